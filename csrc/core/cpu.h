@@ -1,0 +1,20 @@
+// What this processor can do, and the instruction set that follows from it.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace cortiq {
+
+enum class Isa { scalar = 0, avx2 = 1, avx512 = 2 };
+
+const char* isa_name(Isa isa);
+// Throws Error{"UsageError", "isa"} for an unknown name and for one this processor lacks.
+Isa isa_from_name(const std::string& name);
+bool isa_supported(Isa isa);
+std::vector<Isa> supported_isas();  // ascending
+Isa best_isa();
+std::string cpu_model_name();
+// Processors this process may really use: affinity mask and cgroup quota, at least 1.
+int usable_cpus();
+
+}  // namespace cortiq

@@ -1,0 +1,19 @@
+// Tensor dtypes of CMF v2 by their directory id (SPEC 3.1).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cortiq {
+
+enum class DType : std::uint8_t {
+    f32 = 0,
+    f16 = 1,
+    bf16 = 2,
+    q8_row = 3,
+    u8 = 6,
+    q4_tiled = 11,
+};
+
+inline constexpr std::size_t kGroup = 32;  // weights, and activations, that share one scale
+
+}  // namespace cortiq

@@ -1,0 +1,52 @@
+// Linear operators y = x W^T over weights in file layout: one table of functions per instruction set.
+//
+// Every result is a fixed function of one row of x and one row of W. It does not depend on other rows of the batch,
+// on how rows of W are split between threads, or on the instruction set:
+//   quantized weights (fast mode)   x is quantized to int8 with one scale per 32. The dot product of a group of 32 is
+//     exact in int32 (zero point included); group g adds fma(float(dot), w_scale * x_scale, lane[g % 8]), q8_row with
+//     w_scale = 1. The eight lanes are summed as ((0+4)+(2+6)) + ((1+5)+(3+7)); q8_row multiplies by its row scale last.
+//   float weights, and every weight in exact mode (decoded to f32 first)   column k adds fma(w, x, lane[k % 16]); then
+//     lane[i] += lane[i + 8], and the eight are summed as above.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "core/cpu.h"
+#include "core/view.h"
+
+namespace cortiq {
+
+// Memory of one thread for unpacked panels and partial sums. Kernels never allocate.
+struct Scratch {
+    std::uint8_t* data = nullptr;  // 64-byte aligned
+    std::size_t size = 0;
+};
+
+struct Kernels {
+    Isa isa;
+
+    // True when `dtype` multiplies int8 activations in fast mode; the others always take linear_f32.
+    bool (*takes_int8)(DType dtype);
+
+    // Bytes of one quantized activation row of k columns: a multiple of 64. What is inside is the kernel's own affair.
+    std::size_t (*act_nbytes)(std::size_t k);
+    // Quantizes groups [g0, g1) of one row: x is the whole row (k columns; a ragged last group counts as zero padded).
+    // Groups are independent: several threads may fill one row.
+    void (*quantize)(const float* x, std::size_t k, std::size_t g0, std::size_t g1, std::uint8_t* act);
+
+    // y[i * y_stride + r] for rows r in [r0, r1) and activation rows i in [0, m), act rows act_nbytes(k) apart.
+    void (*linear_int8)(const MatrixView& w, const std::uint8_t* act, std::size_t m, std::size_t r0, std::size_t r1,
+                        float* y, std::size_t y_stride, Scratch scratch);
+    // The same with f32 activations, rows x_stride floats apart.
+    void (*linear_f32)(const MatrixView& w, const float* x, std::size_t x_stride, std::size_t m, std::size_t r0,
+                       std::size_t r1, float* y, std::size_t y_stride, Scratch scratch);
+    // Scratch that the two above need for k columns and at most m rows.
+    std::size_t (*scratch_nbytes)(std::size_t k, std::size_t m);
+
+    // One row of W as f32: out[cols]. Embedding lookup.
+    void (*gather)(const MatrixView& w, std::size_t row, float* out);
+};
+
+const Kernels& kernels(Isa isa);
+
+}  // namespace cortiq

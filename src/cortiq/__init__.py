@@ -1,0 +1,1 @@
+"""cortiq: the Cortiq Model Format (CMF v2) as a file, a converter and an engine."""

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Builds the native core in place (src/cortiq/_native*.so), recompiling only what changed.
+# usage: tools/build_native.sh [cmake options, e.g. -DCORTIQ_SANITIZE=ON]
+set -eu
+cd "$(dirname "$0")/.."
+cmake -S . -B build/dev -G Ninja "-DPython_EXECUTABLE=$(command -v python3)" "$@" >/dev/null
+cmake --build build/dev
+cp -f build/dev/_native*.so src/cortiq/
