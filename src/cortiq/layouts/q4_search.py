@@ -37,7 +37,7 @@ def best_scales(groups: Floats, scales: Floats) -> Floats:
             better = gain > best_gain
             best, best_gain = np.where(better, candidate, best), np.where(better, gain, best_gain)
             if refine:
-                candidate = _as_f16_scale(a / np.maximum(b, np.float32(1)))
+                candidate = _as_f16_scale(np.divide(a, np.maximum(b, 1), dtype=np.float32))
     return best
 
 
