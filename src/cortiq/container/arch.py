@@ -3,6 +3,7 @@
 Types, ranges and the relations between numbers are checked here, once. Whether the tensors agree is not known here.
 """
 
+# ruff: noqa: RUF009 - key() and optional() are dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping

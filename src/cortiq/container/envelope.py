@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cortiq.container.features import check_features
 from cortiq.errors import Bounds, InvalidMagic, Limit, Parse, UnsupportedVersion
@@ -208,7 +209,7 @@ def _beyond(name: str, part: Range, at: int, file_size: int) -> Bounds:
 def _check_overlap(envelope: Envelope) -> None:
     named = [(envelope.section(name), name) for name in SECTIONS if name != "data"]
     live = sorted(((part, name) for part, name in named if part.nbytes), key=lambda item: item[0].offset)
-    for (before, first), (after, second) in zip(live, live[1:], strict=False):
+    for (before, first), (after, second) in pairwise(live):
         if after.offset < before.end:
             raise Bounds(
                 f"the sections {first} and {second} overlap",

@@ -35,54 +35,48 @@ class ChatConfig:
     pad_token_id: int | None = optional(integer(0))
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Header(Mapping[str, Any]):
     """The header as a read-only mapping, with what the container relies on as attributes.
 
     ``raw``             the bytes as stored
+    ``fields``          the whole object, read-only
     ``arch``            what the model is
     ``chat``            typed ``tokenizer_config``, None when the file carries none
     ``shard``           None for an ordinary file
     ``section_hashes``  hash64 of masks, vocab and index by name, those the file states; 0 means unhashed
-    ``base_dir_hash``   True when a skill record is bound to a base (SPEC 9.1)
+    ``is_skill_file``   True when a skill record is bound to a base (SPEC 9.1)
     """
 
-    __slots__ = ("_fields", "arch", "base_dir_hash", "chat", "raw", "section_hashes", "shard")
-
     raw: bytes
+    fields: Mapping[str, Any]
     arch: Arch
     chat: ChatConfig | None
     shard: ShardInfo | None
     section_hashes: Mapping[str, int]
-    base_dir_hash: bool
-
-    def __init__(self, **facts: Any) -> None:
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a header is read-only: {name}")
+    is_skill_file: bool
 
     def __getitem__(self, name: str) -> Any:
-        return self._fields[name]
+        return self.fields[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(self.fields)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self.fields)
 
     def __repr__(self) -> str:
-        return f"Header({', '.join(self._fields)})"
+        return f"Header({', '.join(self.fields)})"
 
     def to_dict(self) -> dict[str, Any]:
         """A fresh copy as dict and list, to be changed and written."""
-        copy: dict[str, Any] = thaw(self._fields)
+        copy: dict[str, Any] = thaw(self.fields)
         return copy
 
     @property
     def quant_type(self) -> str | None:
         """Informational: the truth is each tensor's dtype."""
-        value: str | None = self._fields.get("quant_type")
+        value: str | None = self.fields.get("quant_type")
         return value
 
 
@@ -102,12 +96,12 @@ def parse_header(raw: bytes, offset: int = 128) -> Header:
     arch = read_arch(fields["arch"], offset)
     return Header(
         raw=bytes(raw),
-        _fields=freeze(fields),
+        fields=freeze(fields),
         arch=arch,
         chat=_chat(fields.get("tokenizer_config"), arch, offset),
         shard=_shard(fields.get("shard"), offset),
         section_hashes=_section_hashes(fields.get("section_hashes"), offset),
-        base_dir_hash=_base_dir_hash(fields.get("skills"), "skills" in fields, offset),
+        is_skill_file=_is_skill_file(fields.get("skills"), "skills" in fields, offset),
     )
 
 
@@ -167,7 +161,7 @@ def _section_hashes(value: Any, offset: int) -> Mapping[str, int]:
     return frozen
 
 
-def _base_dir_hash(value: Any, present: bool, offset: int) -> bool:
+def _is_skill_file(value: Any, present: bool, offset: int) -> bool:
     """Skill records are opaque to the container, but for the key that makes a file a standalone skill."""
     place = Place("skill", "skills", offset)
     if not present:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.container.dtypes import layout_of
+from cortiq.layouts import layout
 
 _VIEWABLE = {0: "<f4", 1: "<f2", 6: "u1"}
 
@@ -46,7 +46,7 @@ class Tensor:
     @property
     def dtype(self) -> str:
         """Name of the dtype, such as ``q8_row``."""
-        return layout_of(self.entry.dtype).name
+        return layout(self.entry.dtype).name
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class Tensor:
 
     def validate(self) -> None:
         """Check the content as far as a decoder relies on it. Raises Parse or Bounds."""
-        layout_of(self.entry.dtype).validate(self.raw, self.entry.shape)
+        layout(self.entry.dtype).validate(self.raw, self.entry.shape)
 
     def numpy(self) -> NDArray[Any]:
         """f32, f16 and u8 as a read-only view of the file; every other dtype decoded to f32.
@@ -64,7 +64,7 @@ class Tensor:
         view = _VIEWABLE.get(self.entry.dtype)
         if view is not None:
             return np.frombuffer(self.raw, dtype=view).reshape(self.entry.shape)
-        return layout_of(self.entry.dtype).decode(self.raw, self.entry.shape)
+        return layout(self.entry.dtype).decode(self.raw, self.entry.shape)
 
     def __repr__(self) -> str:
         return f"Tensor({self.entry.name!r}, {self.dtype}, {list(self.entry.shape)})"

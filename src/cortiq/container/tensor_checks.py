@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.container.dtypes import DTYPE_IDS, check_nbytes
+from cortiq.layouts import LAYOUTS, check_tensor
 from cortiq.container.envelope import Envelope
 from cortiq.container.records_table import (
     ALIGNMENT,
@@ -34,7 +34,7 @@ def check_types(table: RecordTable) -> None:
     if bad is not None:
         raise table.error(Parse, bad, "ndim", "too many dimensions", (f"at most {MAX_NDIM}", int(ndim[bad])))
     dtype = table.column("dtype")
-    bad = first(~np.isin(dtype, DTYPE_IDS))
+    bad = first(~np.isin(dtype, list(LAYOUTS)))
     if bad is not None:
         facts = ("a dtype in use (SPEC 3.1)", int(dtype[bad]))
         raise table.error(Parse, bad, "dtype", "unknown or reserved dtype", facts)
@@ -82,7 +82,7 @@ def _check_sizes(table: RecordTable) -> None:
         record = table.records[i]
         shape = tuple(record["shape"][: record["ndim"]].tolist())
         try:
-            check_nbytes(int(record["dtype"]), shape, nbytes)
+            check_tensor(int(record["dtype"]), shape, nbytes)
         except FormatError as error:
             error.section, error.tensor, error.offset = "directory", table.names[i], record_offset(table.base, i)
             raise
