@@ -6,6 +6,7 @@ from cortiq.container.file import File
 from cortiq.container.header import QUANT_TYPES, Header
 from cortiq.container.reader import open, open_single
 from cortiq.container.tensor import Tensor, TensorEntry
+from cortiq.container.verify import Report, verify
 from cortiq.container.writer import TensorSpec, copy, write_file
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "BlobLayout",
     "File",
     "Header",
+    "Report",
     "Tensor",
     "TensorEntry",
     "TensorSpec",
@@ -21,5 +23,6 @@ __all__ = [
     "open",
     "open_single",
     "record_layout",
+    "verify",
     "write_file",
 ]
