@@ -149,7 +149,8 @@ class _Run:
     def leftovers(self) -> None:
         """Zero gaps before something are padding; other bytes without an owner are dead."""
         for gap in gaps(self.file):
-            if gap.end < self.file.size and is_zero(self.file.view(gap)):
+            anchored = gap.end < self.file.size or gap.end == self.file.envelope.data.offset
+            if anchored and is_zero(self.file.view(gap)):
                 self.padding += gap.nbytes
             else:
                 self.dead += gap.nbytes
