@@ -124,7 +124,10 @@ class _Parser:
     def _int(self, digits: str) -> int:
         if len(digits) > MAX_DIGITS:
             self._fail("an integer too long", "int_range", expected=f"at most {MAX_DIGITS} digits", found=len(digits))
-        return int(digits)
+        try:
+            return int(digits)
+        except ValueError:  # the interpreter may be set to fewer digits
+            self._fail("an integer too long for this interpreter", "int_range", found=len(digits))
 
     def _constant(self, name: str) -> NoReturn:
         self._fail("NaN and infinities are not JSON", "nonfinite", found=name)
