@@ -35,7 +35,9 @@ class Report:
     ``unhashed``  sections that carry no hash
     ``problems``  what makes the file bad
     ``warnings``  what is odd but allowed; with ``strict`` these are problems
-    ``bytes``     bytes of sections and tensors, ``padding`` zero bytes between parts, ``dead`` bytes that belong to nothing
+    ``bytes``     bytes of sections and tensors
+    ``padding``   zero bytes between them
+    ``dead``      bytes that belong to nothing
     """
 
     checked: int
