@@ -1,4 +1,4 @@
-"""Inverse frequencies of the rotary embedding from the header's ``arch`` (SPEC 2): plain, YaRN, divisors, local base."""
+"""Inverse frequencies of the rotary embedding from the header (SPEC 2): plain, YaRN, divisors, local base."""
 
 from __future__ import annotations
 

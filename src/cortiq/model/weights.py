@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cortiq.errors import MissingTensor, Parse, ShapeMismatch
 
+NO_VECTOR = -1  # where a plan op takes an optional vector
 _U8 = 6
 
 

@@ -1,4 +1,4 @@
-"""The gated feed-forward network, down(act(gate x) * (up x)): facts from the header and the directory (SPEC 2)."""
+"""The gated feed-forward network, down(act(gate x) * (up x)): facts from header and directory (SPEC 2), plan ops."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from cortiq.errors import ShapeMismatch, UnsupportedArch
 from cortiq.model.facts import Activation, DenseFacts
-from cortiq.model.weights import Weights
+from cortiq.model.weights import NO_VECTOR, Weights
 
 if TYPE_CHECKING:
     from cortiq.container import Arch
+    from cortiq.model.plan_builder import PlanBuilder
 
 TENSORS = frozenset(f"mlp.{part}_proj.weight" for part in ("gate", "up", "down"))
 
@@ -52,3 +53,17 @@ def activation(arch: Arch) -> Activation:
         expected="silu or gelu_tanh",
         found=arch.hidden_act,
     )
+
+
+def emit_dense(builder: PlanBuilder, facts: DenseFacts, inp: int, out: int, *, accumulate: bool) -> None:
+    """Ops from the normed input buffer to ``out``; ``accumulate`` adds to it instead of replacing it."""
+    hidden = builder.buffer("ffn", facts.width)
+    builder.plan.glu(
+        inp=inp,
+        gate=builder.matrix(f"{facts.prefix}gate_proj.weight"),
+        up=builder.matrix(f"{facts.prefix}up_proj.weight"),
+        out=hidden,
+        act=facts.activation,
+    )
+    down = builder.matrix(f"{facts.prefix}down_proj.weight")
+    builder.plan.linear(inp=hidden, segments=[(down, NO_VECTOR, out, 0)], accumulate=accumulate)

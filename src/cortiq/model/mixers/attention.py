@@ -1,4 +1,4 @@
-"""Softmax attention with grouped queries: facts from the header and the directory (SPEC 2), plan ops, reference."""
+"""Softmax attention with grouped queries: facts from the header and the directory (SPEC 2), plan ops."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from cortiq.errors import Parse, UnsupportedArch
 from cortiq.model.facts import AttentionFacts, RopeFacts
 from cortiq.model.rope_table import global_rope, local_rope
-from cortiq.model.weights import Weights
+from cortiq.model.weights import NO_VECTOR, Weights
 
 if TYPE_CHECKING:
     from cortiq.container import Arch
+    from cortiq.model.plan_builder import PlanBuilder
 
 TENSORS = frozenset(
     [f"self_attn.{p}_proj.{kind}" for p in "qkvo" for kind in ("weight", "bias")]
@@ -108,3 +109,49 @@ def _qkv_bias(weights: Weights, prefix: str, query_width: int, kv_width: int) ->
         if present:
             weights.vector(name, width)
     return bool(present)
+
+
+def emit_attention(builder: PlanBuilder, facts: AttentionFacts, inp: int, out: int, *, accumulate: bool) -> None:
+    """Ops from the normed input buffer to ``out``: projections, q/k norm, rotation, cache, attention, ``o_proj``.
+
+    ``accumulate`` adds to ``out`` instead of replacing it.
+    """
+    plan, prefix = builder.plan, facts.prefix
+    heads, kv_heads, head_dim = facts.heads, facts.kv_heads, facts.head_dim
+    q = builder.buffer("q", facts.query_width)
+    k, v = builder.buffer("k", facts.kv_width), builder.buffer("v", facts.kv_width)
+    mixed = builder.buffer("mixed", facts.query_width)
+
+    def segment(part: str, bias: bool, target: int) -> tuple[int, int, int, int]:
+        vector = builder.vector(f"{prefix}{part}_proj.bias") if bias else NO_VECTOR
+        return builder.matrix(f"{prefix}{part}_proj.weight"), vector, target, 0
+
+    qkv = [segment(part, facts.qkv_bias, target) for part, target in (("q", q), ("k", k), ("v", v))]
+    plan.linear(inp=inp, segments=qkv, accumulate=False)
+    kv = plan.kv_layer(kv_heads=kv_heads, head_dim=head_dim, window=facts.window)
+    plan.rope_append(
+        q=q,
+        k=k,
+        v=v,
+        kv=kv,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        inv_freq=builder.frequencies(facts.rope),
+        attention_factor=facts.rope.attention_factor,
+        q_norm=builder.vector(f"{prefix}q_norm.weight") if facts.q_norm else NO_VECTOR,
+        k_norm=builder.vector(f"{prefix}k_norm.weight") if facts.k_norm else NO_VECTOR,
+        eps=builder.facts.norm_eps,
+        plus_one=builder.facts.norm_plus_one,
+    )
+    plan.attention(
+        q=q,
+        out=mixed,
+        kv=kv,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        scale=facts.scale,
+        softcap=facts.softcap,
+    )
+    plan.linear(inp=mixed, segments=[segment("o", facts.output_bias, out)], accumulate=accumulate)
