@@ -28,12 +28,12 @@ class PlanBuilder:
         self._buffers: dict[tuple[str, int], int] = {}
 
     def matrix(self, name: str) -> int:
-        """Handle of a mapped 2-D tensor. The plan keeps the file alive."""
+        """Handle of a mapped 2-D tensor. The plan keeps the mapping alive."""
         if name not in self._matrices:
             entry = self._file.tensors[name]
             rows, cols = entry.shape
             self._matrices[name] = self.plan.tensor(
-                owner=self._file,
+                owner=self._file[name].raw,
                 dtype=entry.dtype,
                 rows=rows,
                 cols=cols,
