@@ -46,6 +46,10 @@ class Runner:
             raise UsageError("the model is closed", code="closed")
         return self._plan
 
+    def check_open(self) -> None:
+        """Raises UsageError (``closed``) after :meth:`close`."""
+        _ = self.plan
+
     @contextmanager
     def sequence(self, prompt: Sequence[int] = ()) -> Iterator[PlanSequence]:
         """A sequence of one's own, the idle one that shares the longest prefix with ``prompt``.
@@ -92,7 +96,7 @@ class Runner:
                         code="busy",
                     )
                 self._changed.wait()
-            self.plan  # noqa: B018 - raises when closed
+            self.check_open()
             best = max(self._idle, key=lambda sequence: sequence.common_prefix(prompt))
             self._idle.remove(best)
             self._busy[best] = me
