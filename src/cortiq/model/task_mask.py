@@ -47,7 +47,7 @@ def _meta(section: memoryview) -> dict[str, Any]:
     _, nbytes = struct.unpack_from("<II", section)
     if nbytes > len(section) - 8:
         raise Bounds("the meta does not fit", code="masks", section="masks", expected=len(section) - 8, found=nbytes)
-    meta = parse_json(bytes(section[8 : 8 + nbytes]))
+    meta = parse_json(bytes(section[8 : 8 + nbytes]), section="masks", offset=8)
     if not isinstance(meta, dict):
         raise Parse("the meta must be an object", code="mask_meta", section="masks")
     return meta
