@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.tiny import Tiny, tokenizer_json, write_tiny
 
 import cortiq
+from builders.tiny import Tiny, tokenizer_json, write_tiny
 from cortiq.errors import UsageError
 
 
@@ -180,7 +181,7 @@ def test_an_interrupt_ends_a_long_prompt_early(tmp_path: Path) -> None:
         begun = time.perf_counter()
         model.generate(prompt[:512], max_tokens=1)
         part = time.perf_counter() - begun
-        timer = threading.Timer(part / 4, signal.raise_signal, (signal.SIGINT,))
+        timer = threading.Timer(part / 4, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         begun = time.perf_counter()
         with pytest.raises(KeyboardInterrupt):

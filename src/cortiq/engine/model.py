@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Unpack
 
 import numpy as np
-from cortiq.engine.sampler import SamplingParams
 from numpy.typing import NDArray
 
 import cortiq.container
@@ -19,6 +18,7 @@ from cortiq.container import File
 from cortiq.engine.generate import Job, collect, stream
 from cortiq.engine.options import GenerateOptions, file_defaults, resolve
 from cortiq.engine.results import Chunk, Generation
+from cortiq.engine.sampler import SamplingParams
 from cortiq.engine.sequence import Runner
 from cortiq.errors import Template as TemplateError
 from cortiq.errors import Tokenizer as TokenizerError

@@ -60,7 +60,8 @@ def rotate(x: F32, rope: RopeFacts) -> F32:
     cos = (np.cos(angle, dtype=np.float64) * rope.attention_factor).astype(np.float32)[:, None, :]
     sin = (np.sin(angle, dtype=np.float64) * rope.attention_factor).astype(np.float32)[:, None, :]
     a, b = x[..., :half], x[..., half : 2 * half]
-    return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * half :]], axis=-1)
+    turned: F32 = np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * half :]], axis=-1)
+    return turned
 
 
 def attention(facts: AttentionFacts, load: Load, x: F32, norm: Callable[[F32, str], F32]) -> F32:
