@@ -175,7 +175,7 @@ def test_an_interrupt_leaves_the_model_ready(path: Path) -> None:
 
 
 def test_an_interrupt_ends_a_long_prompt_early(tmp_path: Path) -> None:
-    big = Tiny(hidden=512, width=2048, layers=4, head_dim=128, vocab=512, max_positions=4096)
+    big = Tiny(hidden=256, width=1024, layers=3, head_dim=64, max_positions=4096)
     with cortiq.load(write_tiny(tmp_path / "m.cmf", big), mode="exact", threads=1, context=4096) as model:
         prompt = [i % 500 for i in range(4000)]
         begun = time.perf_counter()
