@@ -85,6 +85,8 @@ def _check_sizes(table: RecordTable) -> None:
             check_tensor(int(record["dtype"]), shape, nbytes)
         except FormatError as error:
             error.section, error.tensor, error.offset = "directory", table.names[i], record_offset(table.base, i)
+            if error.expected is None:
+                error.expected = f"what a dtype {record['dtype']} tensor can be"
             raise
 
 
