@@ -8,7 +8,8 @@ import pytest
 
 import cortiq
 from builders.tiny import Tiny, write_tiny
-from cortiq.engine.throughput import Bench, Case, measure
+from cortiq.engine import throughput
+from cortiq.engine.throughput import Plan, measure
 from cortiq.errors import UsageError
 
 
@@ -20,14 +21,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cortiq.Model]:
 
 
 def test_names_are_those_of_llama_bench() -> None:
-    assert [Case(512, 0).name, Case(0, 128).name, Case(8, 4).name, Case(0, 16, 4096).name] == [
+    assert [
+        throughput.Test(512, 0).name,
+        throughput.Test(0, 128).name,
+        throughput.Test(8, 4).name,
+        throughput.Test(0, 16, 4096).name,
+    ] == [
         "pp512",
         "tg128",
         "pp8+tg4",
         "tg16 @ d4096",
     ]
-    bench = Bench(n_prompt=(8, 16), n_gen=(4, 0), pairs=((8, 4),), n_depth=(0, 32))
-    assert [test.name for test in bench.tests()] == [
+    plan = Plan(n_prompt=(8, 16), n_gen=(4, 0), pairs=((8, 4),), n_depth=(0, 32))
+    assert [test.name for test in plan.tests()] == [
         *("pp8", "pp16", "tg4", "pp8+tg4"),
         *("pp8 @ d32", "pp16 @ d32", "tg4 @ d32", "pp8+tg4 @ d32"),
     ]
@@ -35,8 +41,8 @@ def test_names_are_those_of_llama_bench() -> None:
 
 def test_rows(model: cortiq.Model) -> None:
     seen: list[str] = []
-    bench = Bench(n_prompt=(8,), n_gen=(4,), n_depth=(0, 16), repetitions=3)
-    rows = measure(model, bench, lambda row: seen.append(row["test"]))
+    plan = Plan(n_prompt=(8,), n_gen=(4,), n_depth=(0, 16), repetitions=3)
+    rows = measure(model, plan, lambda row: seen.append(row["test"]))
     assert [row["test"] for row in rows] == seen == ["pp8", "tg4", "pp8 @ d16", "tg4 @ d16"]
     for row in rows:
         count = row["n_prompt"] + row["n_gen"]
@@ -56,15 +62,15 @@ def entry_size(model: cortiq.Model, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("bench", "code"),
+    ("plan", "code"),
     [
-        (Bench(n_prompt=(257,)), "context"),
-        (Bench(n_prompt=(8,), n_depth=(250,)), "context"),
-        (Bench(n_prompt=(-1,)), "count"),
-        (Bench(repetitions=0), "count"),
+        (Plan(n_prompt=(257,)), "context"),
+        (Plan(n_prompt=(8,), n_depth=(250,)), "context"),
+        (Plan(n_prompt=(-1,)), "count"),
+        (Plan(repetitions=0), "count"),
     ],
 )
-def test_what_cannot_be_measured(model: cortiq.Model, bench: Bench, code: str) -> None:
+def test_what_cannot_be_measured(model: cortiq.Model, plan: Plan, code: str) -> None:
     with pytest.raises(UsageError) as caught:
-        measure(model, bench)
+        measure(model, plan)
     assert caught.value.code == code

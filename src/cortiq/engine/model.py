@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from cortiq.model.loader import PlanInfo, PlanOptions, build_plan
 from cortiq.settings import Settings
 from cortiq.text.chat_template import ChatTemplate, end_of_turn_tokens
 from cortiq.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from cortiq._native import PlanStats
 
 # Names of the end-of-text token, for files that state no stop ids.
 _END_OF_TEXT = ("<|endoftext|>", "</s>", "[EOS]")
@@ -109,6 +112,10 @@ class Model:
     def runner(self) -> Runner:
         """Access to sequences, for measuring tools of this package."""
         return self._runner
+
+    def stats(self) -> PlanStats:
+        """Counters of the native plan: steps, memory of the cache, bytes of weights a token reads, time of the last step."""
+        return self._runner.plan.stats()
 
     @property
     def sampling_defaults(self) -> SamplingParams:

@@ -26,7 +26,7 @@ _SEED = 20_240_917  # any fixed number: the same ids in every run
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Test:
     """What one row measures: ``n_prompt`` tokens at once, then ``n_gen`` one by one, behind ``n_depth`` tokens."""
 
     n_prompt: int
@@ -41,7 +41,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Plan:
     """Product of prompts, generations and depths, as llama-bench runs it: each ``n_prompt`` alone, each ``n_gen``
     alone, each ``pairs`` together; every one at each depth.
     """
@@ -52,21 +52,21 @@ class Bench:
     n_depth: Sequence[int] = (0,)
     repetitions: int = 5
 
-    def tests(self) -> list[Case]:
+    def tests(self) -> list[Test]:
         """All rows, those that measure nothing left out. Raises UsageError for a negative count."""
         wished = [(n, 0) for n in self.n_prompt] + [(0, n) for n in self.n_gen] + list(self.pairs)
-        tests = [Case(p, g, depth) for depth in self.n_depth for p, g in wished if p or g]
+        tests = [Test(p, g, depth) for depth in self.n_depth for p, g in wished if p or g]
         if any(min(test.n_prompt, test.n_gen, test.n_depth) < 0 for test in tests) or self.repetitions < 1:
             raise UsageError("counts must not be negative, repetitions at least 1", code="count")
         return tests
 
 
-def measure(model: Model, bench: Bench, progress: Callable[[Row], None] | None = None) -> list[Row]:
+def measure(model: Model, plan: Plan, progress: Callable[[Row], None] | None = None) -> list[Row]:
     """One row a test, with llama-bench's JSON names; ``progress`` gets each row when it is done.
 
     Raises UsageError (``context``), before anything runs, for a test that does not fit the model's context.
     """
-    tests = bench.tests()
+    tests = plan.tests()
     for test in tests:
         need = test.n_depth + test.n_prompt + test.n_gen
         if need > model.context:
@@ -77,7 +77,7 @@ def measure(model: Model, bench: Bench, progress: Callable[[Row], None] | None =
     rows = []
     for test in tests:
         started = datetime.now(UTC)
-        samples = _samples(model, test, bench.repetitions)
+        samples = _samples(model, test, plan.repetitions)
         row = {**common, **_row(test, samples), "test_time": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
         rows.append(row)
         if progress is not None:
@@ -85,7 +85,7 @@ def measure(model: Model, bench: Bench, progress: Callable[[Row], None] | None =
     return rows
 
 
-def _samples(model: Model, test: Case, repetitions: int) -> list[int]:
+def _samples(model: Model, test: Test, repetitions: int) -> list[int]:
     """Nanoseconds of each repetition, after a warm-up of the same prompt and one generated token."""
     ids = np.random.default_rng(_SEED).integers(0, model.vocab_size, test.n_depth + test.n_prompt + test.n_gen)
     if model.file.tokenizer_json is not None and model.tokenizer.prefix_ids:
@@ -113,7 +113,7 @@ def _run(sequence: PlanSequence, depth: list[int], prompt: list[int], generated:
     return time.perf_counter_ns() - begun
 
 
-def _row(test: Case, samples: list[int]) -> dict[str, Any]:
+def _row(test: Test, samples: list[int]) -> dict[str, Any]:
     count = test.n_prompt + test.n_gen
     rates = [count * 1e9 / sample for sample in samples]
     several = len(samples) > 1
