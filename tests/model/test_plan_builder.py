@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from builders.tiny import Tiny, write_tiny
 
 import cortiq.container
+from builders.tiny import Tiny, write_tiny
 from cortiq import _native
 from cortiq.model.capabilities import describe
 from cortiq.model.plan_builder import PlanBuilder

@@ -114,7 +114,7 @@ class Model:
         return self._runner
 
     def stats(self) -> PlanStats:
-        """Counters of the native plan: steps, memory of the cache, bytes of weights a token reads, time of the last step."""
+        """Counters of the native plan: steps, cache memory, bytes of weights a token reads, time of the last step."""
         return self._runner.plan.stats()
 
     @property
