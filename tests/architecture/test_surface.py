@@ -59,7 +59,7 @@ def test_the_root_offers_what_it_lists() -> None:
 
 
 def test_the_version_is_one() -> None:
-    text = (SOURCE.parents[1] / "pyproject.toml").read_text()
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'version = "{cortiq.__version__}"' in text
 
 
