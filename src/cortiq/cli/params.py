@@ -42,7 +42,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups.setdefault(getattr(param, "group", "Output"), []).append(record)
         for name, records in groups.items():
@@ -86,6 +86,13 @@ def engine_options(function: F) -> F:
         option("--mode", group="Execution", type=click.Choice(MODES), help="int8 (fast) or f32 (exact) activations."),
         option("--isa", group="Execution", type=click.Choice(ISAS), help="Instruction set of the kernels."),
     )(function)
+
+
+def quant_option(function: F) -> F:
+    """``--quant`` of commands that convert on the way: parameter ``quant``."""
+    return option("--quant", default="q4_tiled", show_default=True, help="Dtype to convert to, if it has to be.")(
+        function
+    )
 
 
 def _console_options() -> list[click.Parameter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cortiq.cli.console import Console
-from cortiq.cli.params import Command, json_option
+from cortiq.cli.params import Command, json_option, option
 from cortiq.cli.probe import Machine, examine, read_bandwidth
 
 EPILOG = """
@@ -15,7 +15,7 @@ cortiq doctor --json | jq .isa.chosen
 
 
 @click.command(cls=Command, epilog=EPILOG)
-@click.option("--no-bandwidth", is_flag=True, help="Skip the memory probe, which takes two seconds.")
+@option("--no-bandwidth", is_flag=True, help="Skip the memory probe, which takes two seconds.")
 @json_option
 @click.pass_obj
 def doctor(console: Console, no_bandwidth: bool, as_json: bool) -> None:
@@ -26,7 +26,7 @@ def doctor(console: Console, no_bandwidth: bool, as_json: bool) -> None:
         console.json(machine.document(rates))
         return
     for label, value in _lines(machine, rates):
-        console.line(f"{console.paint(label.ljust(12), 'bold')}{value}")
+        console.line(f"{console.paint(label.ljust(16), 'bold')}{value}")
 
 
 def _lines(machine: Machine, rates: dict[int, float]) -> list[tuple[str, str]]:
