@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from cortiq.container import hash64 as definition
-from cortiq.container.hash64 import Buffer, Hash64
+from cortiq.container.hash64 import Buffer
 
 try:
     from cortiq import _native
 except ImportError:  # the container works without the core
     native: ModuleType | None = None
 else:
-    native = _native if hasattr(_native, "hash64") else None
+    native = _native if hasattr(_native, "Hash64") else None
 
 
 def hash64(data: Buffer, threads: int = 1) -> int:
-    """hash64 of a contiguous buffer (SPEC 8)."""
+    """hash64 of a contiguous buffer (SPEC 8). NumPy uses one thread."""
     if native is not None:
         found: int = native.hash64(data, threads)
         return found
@@ -26,10 +27,11 @@ def hash64(data: Buffer, threads: int = 1) -> int:
 class StreamHash:
     """hash64 of a stream of chunks of any length."""
 
-    __slots__ = ("_rest", "_state")
+    __slots__ = ("_rest", "_state", "_threads")
 
-    def __init__(self) -> None:
-        self._state = Hash64()
+    def __init__(self, threads: int = 1) -> None:
+        self._state: Any = definition.Hash64() if native is None else native.Hash64()
+        self._threads = threads
         self._rest = b""
 
     def update(self, data: memoryview) -> None:
@@ -39,17 +41,24 @@ class StreamHash:
             self._rest += bytes(data[:needed])
             data = data[needed:]
             if len(self._rest) == 8:
-                self._state.update(self._rest)
+                self._append(memoryview(self._rest))
                 self._rest = b""
         whole = len(data) // 8 * 8
         if whole:
-            self._state.update(data[:whole])
+            self._append(data[:whole])
         if whole < len(data):
-            self._rest = bytes(data[whole:])
+            self._rest += bytes(data[whole:])
 
     def digest(self) -> int:
         """The hash of the whole stream. Ends it."""
         if self._rest:
-            self._state.update(self._rest)
+            self._append(memoryview(self._rest))
             self._rest = b""
-        return self._state.digest()
+        found: int = self._state.digest()
+        return found
+
+    def _append(self, data: memoryview) -> None:
+        if native is None:
+            self._state.update(data)
+        else:
+            self._state.update(data, self._threads)

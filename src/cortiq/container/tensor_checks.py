@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts import LAYOUTS, check_tensor
 from cortiq.container.envelope import Envelope
 from cortiq.container.records_table import (
     ALIGNMENT,
@@ -19,6 +18,7 @@ from cortiq.container.records_table import (
     record_offset,
 )
 from cortiq.errors import Bounds, FormatError, Parse
+from cortiq.layouts import LAYOUTS, check_tensor
 
 _LIVE_SECTIONS = ("header", "directory", "masks", "vocab", "index")
 

@@ -1,0 +1,277 @@
+"""Verifying a CMF file: every hash, the content rules of every tensor, and what the other bytes are (SPEC 8, 8.1).
+
+hash64 finds damage. It proves neither who wrote a file nor that nobody chose its bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from cortiq.container.blob_layout import is_zero
+from cortiq.container.extents import gaps
+from cortiq.container.features import features_of
+from cortiq.container.file import File
+from cortiq.container.hashing import StreamHash, hash64
+from cortiq.container.header import HASHED_SECTIONS
+from cortiq.container.names import same_after_normalization
+from cortiq.container.records_table import record_offset
+from cortiq.container.tensor import Tensor
+from cortiq.container.tensor_checks import overlapping
+from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse
+from cortiq.layouts import layout
+
+Progress = Callable[[int, int], None]
+
+_STEP = 1 << 26  # bytes between two calls of progress
+_SHARED = 1 << 22  # a tensor of this size is worth several threads
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What verifying found.
+
+    ``checked``   hashes compared: header, directory, sections, tensors
+    ``unhashed``  sections that carry no hash
+    ``problems``  what makes the file bad
+    ``warnings``  what is odd but allowed; with ``strict`` these are problems
+    ``bytes``     bytes hashed, ``padding`` zero bytes between parts, ``dead`` bytes that belong to nothing
+    """
+
+    checked: int
+    unhashed: tuple[str, ...]
+    problems: tuple[CortiqError, ...]
+    warnings: tuple[CortiqError, ...]
+    bytes: int
+    padding: int
+    dead: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """True when there is no problem. Unhashed sections and warnings are none."""
+        return not self.problems
+
+    def raise_first(self) -> None:
+        """Raise the first problem, if there is one."""
+        if self.problems:
+            raise self.problems[0]
+
+
+def verify(
+    file: File,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    strict: bool = False,
+    require_hashes: bool = False,
+) -> Report:
+    """Read the whole file and compare.
+
+    ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
+    unhashed section a problem. Raises Changed.file when somebody wrote to the file meanwhile.
+    """
+    start = time.perf_counter()
+    file.mapping.check_unchanged()
+    run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)
+    run.sections()
+    run.tensors()
+    run.leftovers()
+    run.oddities()
+    file.mapping.check_unchanged()
+    if require_hashes:
+        run.problems += [_unhashed(file, name) for name in run.unhashed]
+    if strict:
+        run.problems += run.warnings
+        run.warnings = []
+    for error in (*run.problems, *run.warnings):
+        error.path = error.path or str(file.path)
+    return Report(
+        checked=run.checked,
+        unhashed=tuple(run.unhashed),
+        problems=tuple(run.problems),
+        warnings=tuple(run.warnings),
+        bytes=run.done,
+        padding=run.padding,
+        dead=run.dead,
+        seconds=time.perf_counter() - start,
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """One verification under way."""
+
+    file: File
+    threads: int
+    progress: Progress | None
+    checked: int = 0
+    done: int = 0
+    padding: int = 0
+    dead: int = 0
+    unhashed: list[str] = field(default_factory=list)
+    problems: list[CortiqError] = field(default_factory=list)
+    warnings: list[CortiqError] = field(default_factory=list)
+    total: int = 0
+
+    def sections(self) -> None:
+        """Header and directory against the envelope, masks, vocab and index against the header."""
+        envelope, stated = self.file.envelope, self.file.header.section_hashes
+        stored = {"header": envelope.header_hash, "directory": envelope.directory_hash}
+        stored |= {name: stated.get(name, 0) for name in HASHED_SECTIONS if envelope.section(name).nbytes}
+        self.total = sum(envelope.section(name).nbytes for name in stored)
+        self.total += sum(self.file.tensors.table.column("nbytes").tolist())
+        for name, digest in stored.items():
+            part = envelope.section(name)
+            if digest == 0:
+                self.unhashed.append(name)
+            else:
+                self._compare(name, None, part.offset, (digest, self._hash(self.file.view(part))))
+            self._advance(part.nbytes)
+        for name in sorted(stated.keys() - stored.keys()):
+            self._warn("the header states a hash of an absent section", "section_hash_stale", "none", name)
+
+    def tensors(self) -> None:
+        """Every payload against its record, and against the content rules of its dtype."""
+        names = self.file.tensors.table.names
+        sizes = self.file.tensors.table.column("nbytes").tolist()
+        large = [name for name, nbytes in zip(names, sizes, strict=True) if nbytes >= _SHARED]
+        small = [name for name, nbytes in zip(names, sizes, strict=True) if nbytes < _SHARED]
+        found = {name: self._hash(self.file[name].raw, advance=True) for name in large}
+        found.update(self._hash_small(small))
+        base = self.file.envelope.directory.offset
+        for i, (name, digest) in enumerate(zip(names, self.file.tensors.table.column("hash").tolist(), strict=True)):
+            if self._compare("data", name, record_offset(base, i), (digest, found[name])):
+                self._check_content(self.file[name])
+
+    def leftovers(self) -> None:
+        """Zero gaps before something are padding; other bytes without an owner are dead."""
+        for gap in gaps(self.file):
+            if gap.end < self.file.size and is_zero(self.file.view(gap)):
+                self.padding += gap.nbytes
+            else:
+                self.dead += gap.nbytes
+                self.warnings.append(
+                    Parse(
+                        "bytes that belong to nothing",
+                        code="dead_bytes",
+                        offset=gap.offset,
+                        expected=0,
+                        found=gap.nbytes,
+                    )
+                )
+
+    def oddities(self) -> None:
+        """Allowed by a reader, not by a careful writer."""
+        file = self.file
+        if file.envelope.flags:
+            self._warn("the reserved flags are set", "flags", 0, f"{file.envelope.flags:#x}", offset=8)
+        table = file.tensors.table
+        for before, after in overlapping(table):
+            self._warn(f"shares its bytes with {table.names[before]!r}", "alias", tensor=table.names[after])
+        for first, second in same_after_normalization(table.names):
+            self._warn(f"looks like {first!r}", "name_normalization", tensor=second)
+        masks = file.envelope.masks.nbytes > 0
+        expected = features_of(
+            set(table.column("dtype").tolist()),
+            masks=masks,
+            loops=file.arch.num_loops,
+            skill_file=file.header.is_skill_file,
+        )
+        if expected != file.envelope.features:
+            found = f"{file.envelope.features:#x}"
+            self._warn(
+                "the feature bits contradict the content", "feature_bits", f"{int(expected):#x}", found, offset=12
+            )
+        self._check_hash_digits()
+
+    def _check_hash_digits(self) -> None:
+        for name, digits in (self.file.header.get("section_hashes") or {}).items():
+            if name in HASHED_SECTIONS and (len(digits) != 16 or digits != digits.lower()):
+                self._warn(f"the hash of {name} is not 16 lowercase digits", "section_hash_digits", found=digits)
+
+    def _warn(
+        self,
+        message: str,
+        code: str,
+        expected: object = None,
+        found: object = None,
+        *,
+        offset: int | None = None,
+        tensor: str | None = None,
+    ) -> None:
+        self.warnings.append(Parse(message, code=code, offset=offset, tensor=tensor, expected=expected, found=found))
+
+    def _hash(self, data: memoryview, advance: bool = False) -> int:
+        state = StreamHash(self.threads)
+        for at in range(0, len(data), _STEP):
+            part = data[at : at + _STEP]
+            state.update(part)
+            if advance:
+                self._advance(len(part))
+        return state.digest()
+
+    def _hash_small(self, names: list[str]) -> Iterator[tuple[str, int]]:
+        """Small tensors side by side, one thread each."""
+        if self.threads == 1 or len(names) < 2:
+            results: Iterable[int] = (hash64(self.file[name].raw) for name in names)
+            yield from self._collect(names, results)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            yield from self._collect(names, pool.map(lambda name: hash64(self.file[name].raw), names))
+
+    def _collect(self, names: list[str], results: Iterable[int]) -> Iterator[tuple[str, int]]:
+        waiting = 0
+        for name, digest in zip(names, results, strict=True):
+            waiting += self.file.tensors[name].nbytes
+            if waiting >= _STEP:
+                self._advance(waiting)
+                waiting = 0
+            yield name, digest
+        self._advance(waiting)
+
+    def _advance(self, nbytes: int) -> None:
+        self.done += nbytes
+        if self.progress is not None and nbytes:
+            self.progress(self.done, self.total)
+
+    def _compare(self, section: str, tensor: str | None, offset: int, digests: tuple[int, int]) -> bool:
+        stored, found = digests
+        self.checked += 1
+        if stored == found:
+            return True
+        self.problems.append(
+            HashMismatch(
+                "damaged: the bytes do not match their hash",
+                code="tensor" if tensor is not None else section,
+                section=section,
+                tensor=tensor,
+                offset=offset,
+                expected=f"{stored:016x}",
+                found=f"{found:016x}",
+            )
+        )
+        return False
+
+    def _check_content(self, tensor: Tensor) -> None:
+        try:
+            layout(tensor.entry.dtype).validate(tensor.raw, tensor.entry.shape)
+        except (Parse, Bounds) as error:
+            error.section, error.tensor = "data", tensor.name
+            error.offset = self.file.envelope.data.offset + tensor.entry.off
+            self.problems.append(error)
+
+
+def _unhashed(file: File, name: str) -> HashMismatch:
+    return HashMismatch(
+        f"the section {name} carries no hash",
+        code="absent",
+        section=name,
+        offset=file.envelope.section(name).offset,
+        expected="a hash",
+        found="none",
+    )
