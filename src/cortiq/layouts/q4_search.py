@@ -19,7 +19,7 @@ from cortiq.layouts.bits import F16_MAX, F16_STEP
 # the useful scales; a grid ten times finer lowers the squared error of real weights by less than 0.1 %.
 _LOW_LEVELS = (7.25, 7.5, 7.75, 8.0, 8.25, 8.5, 8.75, 9.0)
 _HIGH_LEVELS = (6.25, 6.5, 6.75, 7.0, 7.25, 7.5, 7.75, 8.0)
-FACTORS: Floats = np.array([-1 / d for d in _LOW_LEVELS] + [1 / d for d in _HIGH_LEVELS], np.float32)
+FACTORS: Floats = np.float32(1) / np.array([-d for d in _LOW_LEVELS] + list(_HIGH_LEVELS), np.float32)
 
 
 def best_scales(groups: Floats, scales: Floats) -> Floats:
