@@ -33,9 +33,7 @@ class NumberList(click.ParamType[tuple[int, ...]]):
             self.fail(f"{min(numbers)} is less than {self._least}", param, ctx)
         return tuple(numbers)
 
-    def _expand(
-        self, match: re.Match[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
+    def _expand(self, match: re.Match[str], param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         first, last, operator, step = match.groups()
         at, end, by = int(first), int(last or first), int(step or 1)
         grows = operator != "*" or (at > 0 and by > 1)

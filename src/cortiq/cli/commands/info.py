@@ -55,7 +55,8 @@ def describe(file: File) -> dict[str, Any]:
     header = file.header
     chat = header.chat
     tokenizer = file.section("vocab")
-    hashes = {"header": file.envelope.header_hash, "directory": file.dir_hash, **header.section_hashes}
+    hashes = {"header": file.envelope.header_hash, "directory": file.dir_hash}
+    hashes |= {n: header.section_hashes.get(n, 0) for n in ("masks", "vocab", "index") if file.section(n) is not None}
     fields = header.to_dict()
     return {
         "path": str(file.path),
@@ -140,11 +141,9 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     arch, tensors, tokenizer = file.arch, document["tensors"], document["tokenizer"]
     yield "file", f"{document['path']}, {human_bytes(document['size'])}, CMF v2 ({', '.join(document['features'])})"
     yield "model", f"{arch.arch_name}, {human_count(tensors['parameters'])} parameters, {arch.num_layers} layers"
-    yield (
-        "shape",
-        f"hidden {arch.hidden_size}, ffn {arch.intermediate_size}, {arch.num_attention_heads} heads of {arch.head_dim}, "
-        f"{arch.num_kv_heads} for keys and values, vocabulary {arch.vocab_size}, context {arch.max_position_embeddings}",
-    )
+    heads = f"{arch.num_attention_heads} heads of {arch.head_dim}, {arch.num_kv_heads} for keys and values"
+    sizes = f"vocabulary {arch.vocab_size}, context {arch.max_position_embeddings}"
+    yield "shape", f"hidden {arch.hidden_size}, ffn {arch.intermediate_size}, {heads}, {sizes}"
     yield "tensors", f"{tensors['count']}, {human_bytes(tensors['bytes'])}"
     for kind in tensors["dtypes"]:
         share = kind["bytes"] / max(tensors["bytes"], 1)
