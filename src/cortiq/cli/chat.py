@@ -8,7 +8,8 @@ from cortiq.cli.console import Console
 from cortiq.errors import CortiqError
 
 if TYPE_CHECKING:
-    from cortiq.engine import Chunk, Model
+    from cortiq.engine.model import Model
+    from cortiq.engine.results import Chunk
 
 HELP = """\
 /help          this list

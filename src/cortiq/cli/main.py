@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,13 @@ def main(arguments: Sequence[str]) -> int:
     from cortiq.cli.console import Console
 
     console = Console.standard()
+    # Not ours to compete with the engine's threads; and starting a pool nobody uses costs 60 ms.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        code = _run(list(arguments), console)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: console.warning(str(message))
+            code = _run(list(arguments), console)
         console.flush()
         return code
     except KeyboardInterrupt:
@@ -49,20 +55,22 @@ def _run(arguments: list[str], console: Console) -> int:
 
         console.line(f"cortiq {__version__}")
         return 0
+    if instruction := os.environ.get("_CORTIQ_COMPLETE"):
+        return _complete(instruction)
     import click
 
     from cortiq.cli.group import cli
     from cortiq.errors import CortiqError, OutOfMemory
 
     try:
-        result = cli.main(args=arguments, prog_name="cortiq", standalone_mode=False, obj=console)
+        # Not cli.main(): click would end by itself on Ctrl-C and on a closed pipe.
+        with cli.make_context("cortiq", arguments, obj=console) as context:
+            result = cli.invoke(context)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.UsageError as error:
         return _usage(error, console)
-    except click.Abort:
-        raise KeyboardInterrupt from None
     except click.ClickException as error:
         console.failure(error.format_message())
         return error.exit_code
@@ -84,3 +92,12 @@ def _usage(error: click.UsageError, console: Console) -> int:
     console.failure(error.format_message())
     console.hint(f"Try '{command} --help' for help.")
     return error.exit_code
+
+
+def _complete(instruction: str) -> int:
+    """Answer the completion script that ``cortiq completion`` printed."""
+    from click.shell_completion import shell_complete
+
+    from cortiq.cli.group import cli
+
+    return shell_complete(cli, {}, "cortiq", "_CORTIQ_COMPLETE", instruction)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cortiq.cli.console import Console
 from cortiq.errors import UsageError
 from cortiq.settings import Settings
+
+if TYPE_CHECKING:
+    from cortiq.engine.model import Model
 
 
 def cache_file(name: str, quant: str, settings: Settings) -> Path:
@@ -28,3 +34,19 @@ def existing_file(model: str) -> Path:
         names = ", ".join(p.stem for p in kept)
         raise UsageError(f"there is no file {model}" + (f"; kept models are {names}" if kept else ""), code="model")
     return found[0]
+
+
+def load_model(path: Path, given: Mapping[str, Any], console: Console) -> Model:
+    """The engine over ``path``, with the execution options of the command line."""
+    from cortiq.engine.model import load
+
+    settings = {name: given.get(name) for name in ("mode", "threads", "isa", "context")}
+    model = load(path, **settings)
+    console.detail(f"{model!r}")
+    return model
+
+
+def engine_facts(model: Model) -> dict[str, Any]:
+    """How ``model`` computes."""
+    info = model.info
+    return {"isa": info.isa, "mode": info.mode, "threads": info.threads, "context": info.context}

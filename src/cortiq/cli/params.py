@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from cortiq.settings import ISAS, MODES
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 CONSOLE_OPTIONS = ("color", "quiet", "verbosity", "progress")
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 class Option(click.Option):
@@ -21,6 +23,15 @@ class Option(click.Option):
     def __init__(self, *arguments: Any, group: str = "Options", **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.group = group
+        if self.metavar is None and not self.is_flag and isinstance(self.type, click.types.IntParamType):
+            self.metavar = "N"
+        elif self.metavar is None and not self.is_flag and isinstance(self.type, click.types.FloatParamType):
+            self.metavar = "X"
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)  # said by the error when it matters; here it would break the line
+        return extra
 
 
 class Command(click.Command):
@@ -56,6 +67,16 @@ class Command(click.Command):
                     formatter.write(f"{' ' * formatter.current_indent}{line.strip()}\n")
 
 
+def pass_console(function: Callable[..., R]) -> Callable[..., R]:
+    """Gives the console as the first argument."""
+
+    @wraps(function)
+    def wrapped(*arguments: Any, **given: Any) -> R:
+        return function(click.get_current_context().find_object(Console), *arguments, **given)
+
+    return wrapped
+
+
 def option(*declarations: str, group: str = "Options", **attributes: Any) -> Callable[[F], F]:
     """``click.option`` with a group."""
     return click.option(*declarations, cls=Option, group=group, **attributes)
@@ -79,20 +100,22 @@ def json_option(function: F) -> F:
     )
 
 
-def engine_options(function: F) -> F:
-    """How to execute: parameters ``threads``, ``mode``, ``isa``; None means the environment's or the default."""
+def execution_options(threads: click.ParamType[Any] | None = None) -> Callable[[F], F]:
+    """How to execute: parameters ``threads``, ``mode``, ``isa``; None means the environment's or the default.
+
+    ``threads`` is the type of that option where one number is not enough.
+    """
+    count = threads or click.IntRange(1, 1024)
     return stacked(
-        option("-t", "--threads", group="Execution", type=click.IntRange(1, 1024), help="Threads, caller included."),
+        option("-t", "--threads", group="Execution", type=count, help="Threads, caller included."),
         option("--mode", group="Execution", type=click.Choice(MODES), help="int8 (fast) or f32 (exact) activations."),
         option("--isa", group="Execution", type=click.Choice(ISAS), help="Instruction set of the kernels."),
-    )(function)
+    )
 
 
 def quant_option(function: F) -> F:
     """``--quant`` of commands that convert on the way: parameter ``quant``."""
-    return option("--quant", default="q4_tiled", show_default=True, help="Dtype to convert to, if it has to be.")(
-        function
-    )
+    return option("--quant", default="q4_tiled", help="Dtype when converting.  [default: q4_tiled]")(function)
 
 
 def _console_options() -> list[click.Parameter]:

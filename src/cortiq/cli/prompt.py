@@ -29,16 +29,21 @@ def assemble(argument: str | None, console: Console) -> str | None:
 
 
 def read_input(console: Console) -> str:
+    """Standard input to its end, as text."""
+    try:
+        return read_bytes(console).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError("standard input is not UTF-8", code="stdin", offset=error.start) from error
+
+
+def read_bytes(console: Console) -> bytes:
     """Standard input to its end."""
     stream = sys.stdin
     if stream is None:
         raise UsageError("there is no standard input", code="stdin")
     if _piped() and not select.select([stream], [], [], PATIENCE)[0]:
         console.note("waiting for standard input to end (redirect it from /dev/null if there is none)")
-    try:
-        return stream.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError("standard input is not UTF-8", code="stdin", offset=error.start) from error
+    return stream.buffer.read()
 
 
 def _piped() -> bool:

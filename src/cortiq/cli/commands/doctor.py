@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cortiq.cli.console import Console
-from cortiq.cli.params import Command, json_option, option
+from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.cli.probe import Machine, examine, read_bandwidth
 
 EPILOG = """
@@ -17,7 +17,7 @@ cortiq doctor --json | jq .isa.chosen
 @click.command(cls=Command, epilog=EPILOG)
 @option("--no-bandwidth", is_flag=True, help="Skip the memory probe, which takes two seconds.")
 @json_option
-@click.pass_obj
+@pass_console
 def doctor(console: Console, no_bandwidth: bool, as_json: bool) -> None:
     """Show this processor, what was chosen for it, and why."""
     machine = examine()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console, human_bytes, human_count
-from cortiq.cli.params import Command, json_option, option
+from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ cortiq info model.cmf --json | jq .arch
 @click.argument("model")
 @option("--tensors", is_flag=True, help="List every tensor.")
 @json_option
-@click.pass_obj
+@pass_console
 def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
     """Show what is in the .cmf file MODEL, or behind a known name that was pulled.
 

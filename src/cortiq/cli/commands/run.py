@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console
-from cortiq.cli.params import Command, engine_options, json_option, option, quant_option
+from cortiq.cli.params import Command, execution_options, json_option, option, pass_console, quant_option
 from cortiq.cli.sampling import generate_options, sampling_options
 from cortiq.errors import UnsupportedFeature, UsageError
 
 if TYPE_CHECKING:
-    from cortiq.engine import Chunk, Model
+    from cortiq.engine.model import Model
+    from cortiq.engine.results import Chunk
 
 EPILOG = """
 cortiq run smollm2 "Name three uses of a memory-mapped file."
@@ -30,16 +31,16 @@ cortiq run smollm2
 @click.argument("prompt", required=False)
 @option("-p", "--prompt", "prompt_option", metavar="PROMPT", help="The prompt as an option.")
 @option("--system", metavar="TEXT", help="System message.")
-@option("--raw", is_flag=True, help="Continue the prompt as it is, without the chat template.")
+@option("--raw", is_flag=True, help="Continue the prompt; no chat template.")
 @option("-n", "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer.")
 @option("--context", type=click.IntRange(2), help="Longest conversation, in tokens.")
 @option("--task", metavar="NAME", help="Task mask of the file.")
 @quant_option
 @sampling_options
-@engine_options
+@execution_options()
 @option("--stats", group="Output", is_flag=True, help="Speed, on standard error; so does -v.")
 @json_option
-@click.pass_obj
+@pass_console
 def run(console: Console, model: str, prompt: str | None, **given: Any) -> None:
     """Answer PROMPT with MODEL, or chat when there is no prompt and a terminal.
 
@@ -78,6 +79,8 @@ def _chunks(model: Model, text: str, given: dict[str, Any], options: dict[str, A
 
 
 def _answer(console: Console, model: Model, chunks: Iterator[Chunk], given: dict[str, Any]) -> None:
+    from cortiq.cli.models import engine_facts
+
     begun = time.perf_counter()
     first = 0.0
     text: list[str] = []
@@ -121,11 +124,6 @@ def statistics(last: Chunk) -> str:
         f"prompt {times.prompt_tokens} tokens ({times.cached_tokens} cached), {times.prompt_per_second:.1f} tok/s; "
         f"answer {times.generated_tokens} tokens, {times.decode_per_second:.1f} tok/s; finish: {last.finish_reason}"
     )
-
-
-def engine_facts(model: Model) -> dict[str, Any]:
-    """How ``model`` computes."""
-    return {"isa": model.isa, "mode": model.mode, "threads": model.threads, "context": model.context}
 
 
 def _check_task(model: Model, task: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console, human_bytes
-from cortiq.cli.params import Command, json_option, option
+from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import CortiqError, VerificationError, printable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ cortiq verify model.cmf --strict --json
 @option("--require-hashes", is_flag=True, help="A section or tensor without a hash is a failure too.")
 @option("-t", "--threads", type=click.IntRange(1, 1024), help="Threads that read and hash.")
 @json_option
-@click.pass_obj
+@pass_console
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """Check every hash, and the content of every tensor, of the .cmf file MODEL.
 
