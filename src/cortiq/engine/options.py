@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
 from cortiq.engine.sampler import SamplingParams
+
 from cortiq.errors import Parse, UsageError
 
 NO_FILE_DEFAULTS: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.9}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import UsageError
+from cortiq.errors import CortiqError, UsageError
 from cortiq.model.loader import LoadedPlan
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Runner:
         self._changed = threading.Condition()
         self._idle = [PlanSequence(self) for _ in range(loaded.info.max_sequences)]
         self._busy: dict[PlanSequence, int] = {}
+        self._stale_cancel = False
 
     @property
     def plan(self) -> Plan:
@@ -45,6 +46,10 @@ class Runner:
         if self._plan is None:
             raise UsageError("the model is closed", code="closed")
         return self._plan
+
+    def check_open(self) -> None:
+        """Raises UsageError (``closed``) after :meth:`close`."""
+        _ = self.plan
 
     @contextmanager
     def sequence(self, prompt: Sequence[int] = ()) -> Iterator[PlanSequence]:
@@ -75,11 +80,41 @@ class Runner:
     def step(self, rows: Rows, out: F32) -> int:
         """One native step. Returns the number of rows written to ``out`` f32 [rows, vocab]."""
         with self._stepping:
-            plan = self.plan
-            long = rows.tokens.size >= _LONG_STEP
-            if long and threading.current_thread() is threading.main_thread():
-                return _interruptible(plan, rows, out)
+            try:
+                return self._step(rows, out)
+            except CortiqError as error:
+                if error.code != "cancelled" or not self._stale_cancel:
+                    raise
+                self._stale_cancel = False
+                return self._step(rows, out)
+
+    def _step(self, rows: Rows, out: F32) -> int:
+        """Runs a long step of the main thread beside it: only the main thread sees Ctrl-C, and then cancels."""
+        plan = self.plan
+        if rows.tokens.size < _LONG_STEP or threading.current_thread() is not threading.main_thread():
             return plan.step(rows.handles, rows.counts, rows.tokens, rows.wanted, out)
+        written: list[int] = []
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                written.append(plan.step(rows.handles, rows.counts, rows.tokens, rows.wanted, out))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                failure.append(error)
+
+        worker = threading.Thread(target=work, name="cortiq-step")
+        worker.start()
+        try:
+            worker.join()
+        except BaseException:
+            plan.cancel()
+            worker.join()
+            # A step that was through before it heard of it leaves the order to the next one.
+            self._stale_cancel = bool(written)
+            raise
+        if failure:
+            raise failure[0]
+        return written[0]
 
     def _acquire(self, prompt: Sequence[int]) -> PlanSequence:
         me = threading.get_ident()
@@ -92,7 +127,7 @@ class Runner:
                         code="busy",
                     )
                 self._changed.wait()
-            self.plan  # noqa: B018 - raises when closed
+            self.check_open()
             best = max(self._idle, key=lambda sequence: sequence.common_prefix(prompt))
             self._idle.remove(best)
             self._busy[best] = me
@@ -208,27 +243,3 @@ class PlanSequence:
                 found=self.length + ids.size,
             )
         return ids.astype(np.int32)
-
-
-def _interruptible(plan: Plan, rows: Rows, out: F32) -> int:
-    """Runs a step beside the main thread, where alone Python sees Ctrl-C, and cancels it when that comes."""
-    written: list[int] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            written.append(plan.step(rows.handles, rows.counts, rows.tokens, rows.wanted, out))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failure.append(error)
-
-    worker = threading.Thread(target=work, name="cortiq-step")
-    worker.start()
-    try:
-        worker.join()
-    except BaseException:
-        plan.cancel()
-        worker.join()
-        raise
-    if failure:
-        raise failure[0]
-    return written[0]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from cortiq.errors import NativeMissing, UsageError
+from cortiq.errors import NativeMissing, UnsupportedArch, UsageError
 from cortiq.model.capabilities import describe
 from cortiq.model.facts import ModelFacts
 from cortiq.model.plan_builder import PlanBuilder
+from cortiq.model.task_mask import check_default_mask
 from cortiq.settings import MODES
 
 if TYPE_CHECKING:
@@ -60,9 +61,13 @@ class LoadedPlan:
 def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
     """Describes, checks and builds.
 
-    Raises UnsupportedArch, MissingTensor and ShapeMismatch (see capabilities), UsageError for options that cannot be
+    Raises UnsupportedArch (also for a skill file, and for a default mask that restricts the model), MissingTensor and
+    ShapeMismatch by name, UsageError for options that cannot be
     meant, NativeMissing without the native core, UnsupportedFeature for a dtype without a kernel.
     """
+    if file.header.is_skill_file:
+        raise UnsupportedArch("a skill file has no model of its own", code="skill_file", path=str(file.path))
+    check_default_mask(file)
     info = _resolve(describe(file.arch, file.tensors), options)
     plan = native_core().Plan(
         isa=info.isa,

@@ -82,7 +82,6 @@ class PlanBuilder:
         self.plan.embed(out=h, weight=self.matrix(EMBEDDING), scale=facts.embed_scale)
         for layer in facts.layers:
             self._layer(layer, h, x)
-        self.plan.select()
         self.norm(FINAL_NORM, h, x)
         self.plan.logits(inp=x, weight=self.matrix(facts.head), softcap=facts.logit_softcap, scale=facts.logit_scale)
         self.plan.finish()
@@ -91,7 +90,7 @@ class PlanBuilder:
         """Adds mixer and feed-forward network to the residual ``h``, a sandwich layer through a norm each."""
         part = self.buffer("part", self.facts.hidden) if layer.sandwich else h
         self.norm(f"{layer.prefix}input_layernorm.weight", h, x)
-        emit_attention(self, layer.mixer, x, part, accumulate=not layer.sandwich)
+        emit_attention(self, layer.mixer, x, part, accumulate=not layer.sandwich, last=layer is self.facts.layers[-1])
         if layer.sandwich:
             self.norm(f"{layer.prefix}post_attention_layernorm.weight", part, h, accumulate=True)
         self.norm(layer.ffn_norm, h, x)

@@ -11,8 +11,7 @@ from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import CortiqError, VerificationError, printable
 
 if TYPE_CHECKING:
-    from cortiq.container import File
-    from cortiq.container.verify import Report
+    from cortiq.container import File, Report
 
 EPILOG = """
 cortiq verify model.cmf
@@ -34,7 +33,7 @@ def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """
     from cortiq.cli.models import existing_file
     from cortiq.container import open_single
-    from cortiq.container.verify import verify as verify_file
+    from cortiq.container import verify as verify_file
 
     with open_single(existing_file(model)) as file:
         with console.progress("verifying") as progress:

@@ -111,10 +111,13 @@ def _qkv_bias(weights: Weights, prefix: str, query_width: int, kv_width: int) ->
     return bool(present)
 
 
-def emit_attention(builder: PlanBuilder, facts: AttentionFacts, inp: int, out: int, *, accumulate: bool) -> None:
+def emit_attention(
+    builder: PlanBuilder, facts: AttentionFacts, inp: int, out: int, *, accumulate: bool, last: bool
+) -> None:
     """Ops from the normed input buffer to ``out``: projections, q/k norm, rotation, cache, attention, ``o_proj``.
 
-    ``accumulate`` adds to ``out`` instead of replacing it.
+    ``accumulate`` adds to ``out`` instead of replacing it. In the ``last`` mixer of a model nothing behind the
+    attention looks at another row, so only rows whose logits are wanted go on.
     """
     plan, prefix = builder.plan, facts.prefix
     heads, kv_heads, head_dim = facts.heads, facts.kv_heads, facts.head_dim
@@ -154,4 +157,6 @@ def emit_attention(builder: PlanBuilder, facts: AttentionFacts, inp: int, out: i
         scale=facts.scale,
         softcap=facts.softcap,
     )
+    if last:
+        plan.select()
     plan.linear(inp=mixed, segments=[segment("o", facts.output_bias, out)], accumulate=accumulate)
