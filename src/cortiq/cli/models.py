@@ -120,7 +120,7 @@ def load_model(path: Path, given: Mapping[str, Any], console: Console) -> Model:
     """The engine over ``path``, with the execution options of the command line."""
     from cortiq.engine.model import load
 
-    settings = {name: given.get(name) for name in ("mode", "threads", "isa", "context")}
+    settings: dict[str, Any] = {name: given.get(name) for name in ("mode", "threads", "isa", "context")}
     model = load(path, **settings)
     console.detail(f"{model!r}")
     return model

@@ -103,10 +103,10 @@ def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
     from cortiq.quantize import parse_dtype
     from cortiq.settings import Settings
 
-    ends = {name: None if given[name] is None else parse_end(given[name]) for name in ("embed", "head")}
     return ConvertOptions(
         quant=parse_dtype(given["quant"]),
-        **ends,
+        embed=None if given["embed"] is None else parse_end(given["embed"]),
+        head=None if given["head"] is None else parse_end(given["head"]),
         overrides=parse_overrides(given["tensor"]),
         encoder=given["encoder"],
         threads=given["threads"] or Settings.load().threads or native_core().usable_cpus(),

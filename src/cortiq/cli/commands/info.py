@@ -158,7 +158,16 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "shard", f"{document['shard']['no']} of {document['shard']['count']}"
     for label in ("generation_config", "provenance"):
         if document[label]:
-            yield label.partition("_")[0], ", ".join(f"{key} {value}" for key, value in document[label].items())
+            yield label.partition("_")[0], _plain(document[label])
     known = [f"{name} {value or 'unhashed'}" for name, value in document["hashes"].items()]
     tail = f"{tensors['unhashed']} tensors unhashed" if tensors["unhashed"] else "every tensor hashed"
     yield "hash64", f"{', '.join(known)}; {tail}"
+
+
+def _plain(value: Any) -> str:
+    """JSON as words: ``quant q8_row, encoder best``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return " ".join(_plain(item) for item in value)
+    return str(value)
