@@ -94,20 +94,17 @@ def _histogram(file: File) -> dict[str, Any]:
     from cortiq.layouts import DTYPE_NAMES
 
     kinds: dict[str, dict[str, Any]] = {}
-    unhashed = 0
     for entry in file.tensors.values():
         name = DTYPE_NAMES[entry.dtype]
         kind = kinds.setdefault(name, {"dtype": name, "tensors": 0, "values": 0, "bytes": 0})
         kind["tensors"] += 1
         kind["values"] += math.prod(entry.shape)
         kind["bytes"] += entry.nbytes
-        unhashed += entry.hash == 0
     by_size = sorted(kinds.values(), key=lambda kind: -kind["bytes"])
     return {
         "count": len(file.tensors),
         "parameters": sum(kind["values"] for kind in by_size if kind["dtype"] != "u8"),
         "bytes": sum(kind["bytes"] for kind in by_size),
-        "unhashed": unhashed,
         "dtypes": by_size,
     }
 
@@ -122,7 +119,7 @@ def _record(file: File, name: str) -> dict[str, Any]:
         "shape": list(entry.shape),
         "offset": file.envelope.data.offset + entry.off,
         "bytes": entry.nbytes,
-        "hash": f"{entry.hash:016x}" if entry.hash else None,
+        "hash": f"{entry.hash:016x}",
     }
 
 
@@ -130,9 +127,15 @@ def _print_tensors(console: Console, file: File) -> None:
     rows = []
     for record in (_record(file, name) for name in file):
         shape = "x".join(map(str, record["shape"])) or "scalar"
-        digest = record["hash"] or "unhashed"
         rows.append(
-            [printable(record["name"]), record["dtype"], shape, str(record["offset"]), str(record["bytes"]), digest]
+            [
+                printable(record["name"]),
+                record["dtype"],
+                shape,
+                str(record["offset"]),
+                str(record["bytes"]),
+                record["hash"],
+            ]
         )
     console.table(["tensor", "dtype", "shape", "offset", "bytes", "hash64"], rows, right=(3, 4))
 
@@ -160,8 +163,7 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if document[label]:
             yield label.partition("_")[0], _plain(document[label])
     known = [f"{name} {value or 'unhashed'}" for name, value in document["hashes"].items()]
-    tail = f"{tensors['unhashed']} tensors unhashed" if tensors["unhashed"] else "every tensor hashed"
-    yield "hash64", f"{', '.join(known)}; {tail}"
+    yield "hash64", f"{', '.join(known)}; one for every tensor"
 
 
 def _plain(value: Any) -> str:
