@@ -85,6 +85,7 @@ ThreadPool::ThreadPool(int threads) : threads_(threads) {
     spin_ns_ = crowded ? 0 : kSpinNs;
     linger_ns_ = crowded ? 0 : kLingerNs;
     workers_.resize(static_cast<std::size_t>(threads - 1));
+    if (threads > 1) start();
 }
 
 ThreadPool::~ThreadPool() { stop(); }

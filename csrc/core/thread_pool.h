@@ -30,7 +30,8 @@ private:
 
 class ThreadPool {
 public:
-    // `threads` participants, the caller of run() included. Workers start with the first run().
+    // `threads` participants, the caller of run() included. Throws Error{"OutOfMemory", "threads"} if they cannot be
+    // started.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -40,7 +41,7 @@ public:
     std::uint64_t barriers() const { return barriers_; }
 
     // call(context, id) for every id < threads(), id 0 by the caller; returns when all are done. One run at a time.
-    // After fork() the child starts workers of its own. Throws Error{"OutOfMemory", "threads"} if none can be started.
+    // The first run after fork() starts workers of the child's own.
     void run(void (*call)(void*, int), void* context);
 
     // Called by every participant of a run, equally often: nobody returns before all have called.

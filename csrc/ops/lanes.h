@@ -18,7 +18,8 @@ CORTIQ_INLINE F8 exp(F8 x) {
     p = fma(p, r, splat(0.041668400168418884f));
     p = fma(p, r, splat(0.1666651964187622f));
     p = fma(p, r, splat(0.4999999403953552f));
-    p = fma(p, mul(r, r), add(r, splat(1.0f)));
+    p = fma(p, r, splat(1.0f));
+    p = fma(p, r, splat(1.0f));
     const F8 half = fma(n, splat(0.5f), magic);
     const F8 rest = add(sub(n, sub(half, magic)), magic);
     return mul(mul(p, exp2_of_biased(half)), exp2_of_biased(rest));

@@ -22,28 +22,6 @@ void within(std::size_t value, std::size_t most, const char* what) {
     throw Error("Limit", what, std::string(what) + " must be from 1 to " + std::to_string(most) + ", not " + std::to_string(value));
 }
 
-// Exact size of a matrix (SPEC 3.2).
-std::size_t matrix_nbytes(DType dtype, std::size_t rows, std::size_t cols) {
-    const std::size_t n = checked_mul(rows, cols);
-    switch (dtype) {
-        case DType::f32: return checked_mul(n, 4);
-        case DType::f16:
-        case DType::bf16: return checked_mul(n, 2);
-        case DType::q8_row: return checked_add(n, checked_mul(rows, 2));
-        case DType::q4_tiled:
-            if (cols % kGroup) throw Error("ShapeMismatch", "group", "q4_tiled needs a multiple of 32 columns");
-            return checked_mul(n / kGroup, 18);
-        case DType::u8: break;
-    }
-    usage("dtype", "dtype " + std::to_string(static_cast<int>(dtype)) + " is not a weight");
-}
-
-DType weight_dtype(int id) {
-    for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_row, DType::q4_tiled})
-        if (id == static_cast<int>(dtype)) return dtype;
-    throw Error("UnsupportedFeature", "dtype", "no kernel for dtype " + std::to_string(id));
-}
-
 void finite(float value, const char* what) {
     if (!std::isfinite(value)) usage("value", std::string(what) + " must be finite");
 }
@@ -99,7 +77,8 @@ int PlanBuilder::tensor(const TensorSpec& spec) {
     within(spec.rows, std::size_t{1} << 31, "rows");
     within(spec.cols, std::size_t{1} << 24, "cols");
     MatrixView view;
-    view.dtype = weight_dtype(spec.dtype);
+    if (spec.dtype < 0 || spec.dtype > 255) usage("dtype", "no dtype " + std::to_string(spec.dtype));
+    view.dtype = static_cast<DType>(spec.dtype);
     expect(spec.nbytes, matrix_nbytes(view.dtype, spec.rows, spec.cols), "nbytes");
     if (spec.address == 0 || spec.address > spec.limit || spec.limit - spec.address < spec.nbytes)
         throw Error("Bounds", "tensor", "a tensor does not lie inside its mapping");
