@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,21 +25,19 @@ from cortiq.errors import Bounds
 _ENTRY = struct.Struct("<IHBB6IQQQ")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Directory(Mapping[str, TensorEntry]):
     """The tensors of a file by name, in the order of the directory. Read-only.
 
-    ``raw`` is the bytes as stored, ``table`` their columns.
+    ``raw`` is the bytes as stored, ``table`` their columns, ``positions`` the number of each name's record.
     """
 
-    __slots__ = ("_index", "raw", "table")
-
-    def __init__(self, raw: bytes, table: RecordTable) -> None:
-        self.raw = raw
-        self.table = table
-        self._index = dict(zip(table.names, range(len(table.names)), strict=True))
+    raw: bytes
+    table: RecordTable
+    positions: Mapping[str, int]
 
     def __getitem__(self, name: str) -> TensorEntry:
-        return self.at(self._index[name])
+        return self.at(self.positions[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.table.names)
@@ -46,7 +46,7 @@ class Directory(Mapping[str, TensorEntry]):
         return len(self.table.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return name in self.positions
 
     def at(self, i: int) -> TensorEntry:
         """Entry of record ``i``."""
@@ -66,7 +66,8 @@ def parse_directory(raw: bytes, envelope: Envelope) -> Directory:
     count, pool_offset = _counts(raw, base)
     records: NDArray[Any] = np.frombuffer(raw, dtype=RECORD, count=count, offset=COUNTS_NBYTES)
     names = read_names(raw[pool_offset:], records["name_off"], records["name_len"], base)
-    directory = Directory(raw, RecordTable(records, tuple(names), base))
+    positions = MappingProxyType(dict(zip(names, range(count), strict=True)))
+    directory = Directory(raw, RecordTable(records, tuple(names), base), positions)
     check_types(directory.table)
     check_ranges(directory.table, envelope)
     return directory

@@ -34,9 +34,9 @@ def parse_json(data: bytes, *, section: str, offset: int) -> Any:
 def freeze(value: Any) -> Any:
     """``value`` with every object a read-only mapping and every array a tuple."""
     if isinstance(value, dict):
-        return MappingProxyType({key: freeze(item) for key, item in value.items()})
+        return MappingProxyType({k: freeze(v) if isinstance(v, dict | list) else v for k, v in value.items()})
     if isinstance(value, list):
-        return tuple(freeze(item) for item in value)
+        return tuple(freeze(v) if isinstance(v, dict | list) else v for v in value)
     return value
 
 
@@ -75,7 +75,10 @@ class _Parser:
             )
         except json.JSONDecodeError as error:
             at = self.offset + len(text[: error.pos].encode("utf-8"))
-            raise Parse(f"not JSON: {error.msg}", code="json", section=self.section, offset=at) from error
+            found = ascii(text[error.pos : error.pos + 20]) if error.pos < len(text) else "the end"
+            raise Parse(
+                f"not JSON: {error.msg}", code="json", section=self.section, offset=at, expected="JSON", found=found
+            ) from error
         if _SURROGATE_ESCAPE.search(text):
             self._check_surrogates(value)
         return value

@@ -149,7 +149,8 @@ class _Run:
     def leftovers(self) -> None:
         """Zero gaps before something are padding; other bytes without an owner are dead."""
         for gap in gaps(self.file):
-            if gap.end < self.file.size and is_zero(self.file.view(gap)):
+            anchored = gap.end < self.file.size or gap.end == self.file.envelope.data.offset
+            if anchored and is_zero(self.file.view(gap)):
                 self.padding += gap.nbytes
             else:
                 self.dead += gap.nbytes
@@ -185,7 +186,21 @@ class _Run:
             self._warn(
                 "the feature bits contradict the content", "feature_bits", f"{int(expected):#x}", found, offset=12
             )
+        self._check_envelope()
         self._check_hash_digits()
+
+    def _check_envelope(self) -> None:
+        """Numbers nothing depends on, which no hash covers."""
+        envelope, table = self.file.envelope, self.file.tensors.table
+        for position, name in enumerate(HASHED_SECTIONS):
+            part = envelope.section(name)
+            if part.offset and not part.nbytes:
+                at = 0x40 + 16 * position
+                self._warn(f"the absent section {name} has an offset", "absent_with_offset", 0, part.offset, offset=at)
+        end = max((table.column("off") + table.column("nbytes")).tolist(), default=0)
+        if end != envelope.data.nbytes:
+            message = "the data section does not end with its last tensor"
+            self._warn(message, "data_len", end, envelope.data.nbytes, offset=0x38)
 
     def _check_hash_digits(self) -> None:
         for name, digits in (self.file.header.get("section_hashes") or {}).items():

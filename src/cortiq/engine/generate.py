@@ -100,7 +100,7 @@ class _Loop:
     def run(self) -> Generator[Chunk, None, None]:
         job, sequence = self._job, self._sequence
         for token in job.prompt:
-            self._sampler.accept(token)
+            self._sampler.accept(token, generated=False)
         begun = time.perf_counter()
         cached = sequence.rewind(job.prompt)
         logits = sequence.prefill(job.prompt[cached:])

@@ -134,11 +134,11 @@ class Model:
     def template(self) -> ChatTemplate:
         """The file's chat template, ChatML when it has none. Raises errors.Template when it does not compile."""
         chat = self.file.header.chat
-        eos = chat.eos_token_ids[0] if chat is not None and chat.eos_token_ids else None
+        ends = () if chat is None else chat.eos_token_ids
         template = ChatTemplate(
             None if chat is None else chat.chat_template,
-            bos_token=self._token(None if chat is None else chat.bos_token_id),
-            eos_token=self._token(eos),
+            bos_token=self._token("bos_token", None if chat is None else chat.bos_token_id),
+            eos_token=self._token("eos_token", ends[0] if ends else None),
         )
         if template.source != "file":
             warnings.warn("the file has no chat template; using ChatML", UserWarning, stacklevel=3)
@@ -258,5 +258,9 @@ class Model:
         tokenizer = None if self.file.tokenizer_json is None else self.tokenizer
         return stream(Job(self._runner, tokenizer, self.stop_ids, ids, request))
 
-    def _token(self, token_id: int | None) -> str | None:
+    def _token(self, key: str, token_id: int | None) -> str | None:
+        """Text of a special token: as ``tokenizer_config`` spells it, else that of the id it names."""
+        text = (self.file.tokenizer_config or {}).get(key)
+        if isinstance(text, str):
+            return text
         return None if token_id is None else self.tokenizer.id_to_token(token_id)

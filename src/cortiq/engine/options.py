@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from cortiq.engine.sampler import SamplingParams
 
 from cortiq.errors import Parse, UsageError
+from cortiq.text.stop import StopStrings
 
 NO_FILE_DEFAULTS: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.9}
 _PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -77,6 +78,7 @@ def resolve(options: GenerateOptions, defaults: SamplingParams) -> Request:
         raise UsageError(f"unknown option {sorted(unknown)[0]!r}", code="option")
     stop = given.pop("stop", ())
     stop = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    StopStrings(stop)
     max_tokens = given.pop("max_tokens", None)
     if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
         raise UsageError("max_tokens must be at least 1", code="max_tokens", found=max_tokens)
