@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cortiq.container.blob_layout import is_zero
 from cortiq.container.extents import gaps
 from cortiq.container.features import features_of
 from cortiq.container.file import File
-from cortiq.container.hashing import StreamHash, hash64
+from cortiq.container.hashing import hash64
 from cortiq.container.header import HASHED_SECTIONS
 from cortiq.container.names import same_after_normalization
+from cortiq.container.parallel_hash import hash_all
 from cortiq.container.records_table import record_offset
 from cortiq.container.tensor import Tensor
 from cortiq.container.tensor_checks import overlapping
@@ -24,9 +25,6 @@ from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse
 from cortiq.layouts import layout
 
 Progress = Callable[[int, int], None]
-
-_STEP = 1 << 26  # bytes between two calls of progress
-_SHARED = 1 << 22  # a tensor of this size is worth several threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +126,20 @@ class _Run:
             if digest == 0:
                 self.unhashed.append(name)
             else:
-                self._compare(name, None, part.offset, (digest, self._hash(self.file.view(part))))
+                self._compare(name, None, part.offset, (digest, hash64(self.file.view(part), self.threads)))
             self._advance(part.nbytes)
         for name in sorted(stated.keys() - stored.keys()):
             self._warn("the header states a hash of an absent section", "section_hash_stale", "none", name)
 
     def tensors(self) -> None:
         """Every payload against its record, and against the content rules of its dtype."""
-        names = self.file.tensors.table.names
-        sizes = self.file.tensors.table.column("nbytes").tolist()
-        large = [name for name, nbytes in zip(names, sizes, strict=True) if nbytes >= _SHARED]
-        small = [name for name, nbytes in zip(names, sizes, strict=True) if nbytes < _SHARED]
-        found = {name: self._hash(self.file[name].raw, advance=True) for name in large}
-        found.update(self._hash_small(small))
+        table = self.file.tensors.table
+        tensors = [self.file[name] for name in table.names]
+        found = hash_all([tensor.raw for tensor in tensors], self.threads, self._advance)
         base = self.file.envelope.directory.offset
-        for i, (name, digest) in enumerate(zip(names, self.file.tensors.table.column("hash").tolist(), strict=True)):
-            if self._compare("data", name, record_offset(base, i), (digest, found[name])):
-                self._check_content(self.file[name])
+        for i, (tensor, digest) in enumerate(zip(tensors, found, strict=True)):
+            if self._compare("data", tensor.name, record_offset(base, i), (tensor.entry.hash, digest)):
+                self._check_content(tensor)
 
     def leftovers(self) -> None:
         """Zero gaps before something are padding; other bytes without an owner are dead."""
@@ -218,36 +213,6 @@ class _Run:
         tensor: str | None = None,
     ) -> None:
         self.warnings.append(Parse(message, code=code, offset=offset, tensor=tensor, expected=expected, found=found))
-
-    def _hash(self, data: memoryview, advance: bool = False) -> int:
-        state = StreamHash(self.threads)
-        for at in range(0, len(data), _STEP):
-            part = data[at : at + _STEP]
-            state.update(part)
-            if advance:
-                self._advance(len(part))
-        return state.digest()
-
-    def _hash_small(self, names: list[str]) -> Iterator[tuple[str, int]]:
-        """Small tensors side by side, one thread each."""
-        if self.threads == 1 or len(names) < 2:
-            results: Iterable[int] = (hash64(self.file[name].raw) for name in names)
-            yield from self._collect(names, results)
-            return
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            yield from self._collect(names, pool.map(lambda name: hash64(self.file[name].raw), names))
-
-    def _collect(self, names: list[str], results: Iterable[int]) -> Iterator[tuple[str, int]]:
-        waiting = 0
-        for name, digest in zip(names, results, strict=True):
-            waiting += self.file.tensors[name].nbytes
-            if waiting >= _STEP:
-                self._advance(waiting)
-                waiting = 0
-            yield name, digest
-        self._advance(waiting)
 
     def _advance(self, nbytes: int) -> None:
         self.done += nbytes
