@@ -14,9 +14,11 @@ inline constexpr std::uint64_t kHashC1 = 0xFF51AFD7ED558CCDull, kHashC2 = 0xC4CE
     return word;
 }
 
-// fmix without its last step, x ^= x >> 33.
+// fmix without its last step, x ^= x >> 33. The empty statement keeps x in a general register: without it the compiler
+// would turn a loop of these into vector code that emulates the multiplication.
 [[maybe_unused]] static inline std::uint64_t hash_mix(std::uint64_t x) {
     x = (x ^ (x >> 33)) * kHashC1;
+    asm("" : "+r"(x));
     return (x ^ (x >> 33)) * kHashC2;
 }
 

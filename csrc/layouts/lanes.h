@@ -5,6 +5,9 @@
 #include <cstring>
 
 #include "core/half.h"
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 namespace cortiq::CORTIQ_CODEC {
 
@@ -26,8 +29,24 @@ static inline Vf load(const float* p) {
 
 static inline void store(float* p, Vf x) { std::memcpy(p, &x, sizeof x); }
 
-// Nearest integer of |x| < 2^22, ties to even.
-static inline Vf nearest_integers(Vf x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+// Nearest of the integers -8 .. 7 to |x| < 2^22, ties to even. Adding 1.5 * 2^23 leaves the integer in the low bits of
+// the float, where it is clamped: bit patterns of positive floats are ordered as the floats are.
+static inline Vf nearest_code(Vf x) {
+    const Vi rounded = bits(x + 0x1.8p23f), low = bits(all(0x1.8p23f - 8)), high = bits(all(0x1.8p23f + 7));
+    const Vi above = rounded > low ? rounded : low;
+    return floats(above < high ? above : high) - 0x1.8p23f;
+}
+
+// q * q + sum for integers whose result is exact: with or without a fused operation.
+static inline Vf add_square(Vf q, Vf sum) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<Vf>(_mm512_fmadd_ps(q, q, sum));
+#elif defined(__FMA__)
+    return reinterpret_cast<Vf>(_mm256_fmadd_ps(q, q, sum));
+#else
+    return q * q + sum;
+#endif
+}
 
 // Nearest half, ties to even, of a magnitude from 2^-24 to 65504.
 static inline Vf nearest_half(Vf x) {

@@ -14,7 +14,7 @@ static constexpr float kFactors[] = {-1 / 7.25f, -1 / 7.5f, -1 / 7.75f, -1 / 8.0
                                      -1 / 8.75f, -1 / 9.0f, 1 / 6.25f,  1 / 6.5f,  1 / 6.75f,  1 / 7.0f,
                                      1 / 7.25f,  1 / 7.5f,  1 / 7.75f,  1 / 8.0f};
 static constexpr std::size_t kFactorCount = sizeof kFactors / sizeof kFactors[0];
-static constexpr std::size_t kAtOnce = 2;  // independent candidates evaluated together: hides the latency of the sums
+static constexpr std::size_t kAtOnce = 4;  // independent candidates evaluated together: hides the latency of the sums
 
 struct Gain {
     Vf gain, a, b;
@@ -28,9 +28,9 @@ static inline void gains(const Vf* columns, const Vf* scales, Gain* out) {
     for (std::size_t i = 0; i < kGroup32; i++) {
         const Vf w = columns[i];
         for (std::size_t k = 0; k < count; k++) {
-            const Vf q = nearest_integers(smaller(larger(w * inverse[k], all(-8.0f)), all(7.0f)));
+            const Vf q = nearest_code(w * inverse[k]);
             a[k] += w * q;
-            b[k] += q * q;
+            b[k] = add_square(q, b[k]);
         }
     }
     for (std::size_t k = 0; k < count; k++)

@@ -57,10 +57,11 @@ static inline void store_tile(const float* x, float scale, std::uint8_t* tile) {
 
 #else
 
+// The rounded ratio sits in the low bits of the float, where it is clamped to -8 .. 7.
 static inline std::uint8_t nibble_of(float ratio) {
-    const float low = ratio > -8.0f ? ratio : -8.0f;
-    const float clamped = low < 7.0f ? low : 7.0f;
-    return std::uint8_t(std::int32_t((clamped + 0x1.8p23f) - 0x1.8p23f) + 8);
+    const std::int32_t zero = 0x4b400000, rounded = std::int32_t(bits_of(ratio + 0x1.8p23f)) - zero;
+    const std::int32_t above = rounded > -8 ? rounded : -8;
+    return std::uint8_t((above < 7 ? above : 7) + 8);
 }
 
 template <bool divide>

@@ -5,16 +5,10 @@
 
 namespace cortiq::CORTIQ_CODEC {
 
-// Adding and subtracting 1.5 * 2^23 rounds |x| < 2^22 to the nearest integer, ties to even.
-static inline float nearest_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
-
+// The scale is at least absmax / 127 less half a unit in the last place of a half, so |x / scale| < 127.5 and nothing
+// needs clamping. Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
 static void q8_quantize(const float* x, std::size_t n, float scale, std::uint8_t* out) {
-    for (std::size_t i = 0; i < n; i++) {
-        float q = x[i] / scale;
-        q = q > -128.0f ? q : -128.0f;
-        q = q < 127.0f ? q : 127.0f;
-        out[i] = std::uint8_t(std::int32_t(nearest_integer(q)));
-    }
+    for (std::size_t i = 0; i < n; i++) out[i] = std::uint8_t(bits_of(x[i] / scale + 0x1.8p23f));
 }
 
 static void q8_decode(const std::uint8_t* quants, std::size_t n, float scale, float* out) {
