@@ -127,16 +127,8 @@ def _print_tensors(console: Console, file: File) -> None:
     rows = []
     for record in (_record(file, name) for name in file):
         shape = "x".join(map(str, record["shape"])) or "scalar"
-        rows.append(
-            [
-                printable(record["name"]),
-                record["dtype"],
-                shape,
-                str(record["offset"]),
-                str(record["bytes"]),
-                record["hash"],
-            ]
-        )
+        place = (str(record["offset"]), str(record["bytes"]), record["hash"])
+        rows.append([printable(record["name"]), record["dtype"], shape, *place])
     console.table(["tensor", "dtype", "shape", "offset", "bytes", "hash64"], rows, right=(3, 4))
 
 
