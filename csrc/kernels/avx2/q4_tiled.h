@@ -47,7 +47,7 @@ inline void q4_dots(const u8* low, const u8* high, const ActBlock* const* x, __m
     }
 #pragma GCC unroll 4
     for (int c = 0; c < kCols; c++) {
-        const I pairs = _mm256_add_epi16(fold64(sum[c][0], sum[c][1]), load_i(x[c]->minus8));
+        const I pairs = _mm256_add_epi16(fold64(sum[c][0], sum[c][1]), load_i(x[c]->start));
         dots[c] = to_f(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
 }
@@ -86,7 +86,7 @@ struct Q4Gemv {
     static void mirror(ActBlock& b) {
         for (size_t j = 0; j < kBlock; j++) std::memcpy(b.split + 32 * j + 16, b.split + 32 * j, 16);
         std::memcpy(b.scale + 4, b.scale, 16);
-        std::memcpy(b.minus8 + 4, b.minus8, 16);
+        std::memcpy(b.start + 4, b.start, 16);
     }
 
     // The whole blocks of a row, then its tail unless two rows share that.
