@@ -112,7 +112,9 @@ def test_refused_batches(plan: _native.Plan) -> None:
     with pytest.raises(UsageError):
         run(plan, VOCAB, [(3, [1])])
     with pytest.raises(UsageError):
-        plan.step(*(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32))
+        plan.step(
+            *(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32)
+        )
     with pytest.raises(ShapeMismatch):
         run(plan, VOCAB - 1, [(s, [1])])
     arrays = [np.array(a, np.int32) for a in ([s], [2], [1, 2])]
