@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
+
 from cortiq import _native
 from cortiq.layouts import layout
 from cortiq.ops import attention, embed, ffn, norm, rope
-from numpy.typing import NDArray
 
 __all__ = ["Shape", "TinyModel", "run"]
 

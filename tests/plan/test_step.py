@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+
 from builders.tiny_plan import Shape, TinyModel, run
 from cortiq import _native
 from cortiq.errors import CortiqError, Limit, ShapeMismatch, UnsupportedFeature, UsageError
@@ -160,11 +161,16 @@ def test_cancel_from_another_thread() -> None:
     whole = time.monotonic() - start
     timer = threading.Timer(whole / 8, p.cancel)
     timer.start()
-    with pytest.raises(CortiqError):
+
+    def again_and_again() -> None:
         for _ in range(50):
             p.truncate(s, 0)
             run(p, VOCAB, [(s, TOKENS)])
+
+    with pytest.raises(CortiqError) as error:
+        again_and_again()
     timer.join()
+    assert code(error) == "cancelled"
 
 
 def test_plan_works_after_fork(plan: _native.Plan) -> None:
