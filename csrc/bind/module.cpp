@@ -1,5 +1,6 @@
 // The extension module cortiq._native: one bind_* function per area, and the translation of errors.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include "bind/bind.h"
 #include "core/error.h"

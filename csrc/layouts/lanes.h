@@ -39,9 +39,9 @@ static inline Vf nearest_code(Vf x) {
 
 // q * q + sum for integers whose result is exact: with or without a fused operation.
 static inline Vf add_square(Vf q, Vf sum) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && CORTIQ_LANES == 16
     return reinterpret_cast<Vf>(_mm512_fmadd_ps(q, q, sum));
-#elif defined(__FMA__)
+#elif defined(__FMA__) && CORTIQ_LANES == 8
     return reinterpret_cast<Vf>(_mm256_fmadd_ps(q, q, sum));
 #else
     return q * q + sum;

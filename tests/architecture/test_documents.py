@@ -37,6 +37,26 @@ def test_structure_lists_nothing_that_is_gone() -> None:
     assert not [name for name in listed if not ((SOURCE / name).is_dir() or (ROOT / name).is_dir())]
 
 
+def test_readme_starts_with_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    first, second = re.findall(r"^```sh\n(.*?)\n```$", text, re.M | re.S)[:2]
+    assert first.startswith("python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/cortiq run smollm2 ")
+    assert second == '.venv/bin/pip install ".[test]" && .venv/bin/pytest'
+
+
+def test_readme_example_runs(
+    real_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert len(code.splitlines()) <= 12
+    (tmp_path / "smollm2.cmf").symlink_to(real_model)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "576 " in out  # hidden size of the model the example names
+    assert "Paris" in out
+
+
 @pytest.mark.parametrize("name", ["layout", "operator", "family", "command"])
 def test_howto_names_existing_paths(name: str) -> None:
     text = (ROOT / "docs" / "howto" / f"{name}.md").read_text()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cortiq.container.hash64 import hash64
 
 ENVELOPE = {
@@ -222,7 +224,8 @@ def header(**changes: Any) -> dict[str, Any]:
 
 def pattern(nbytes: int, seed: int = 1) -> bytes:
     """Bytes that differ from word to word."""
-    return bytes((i * 37 + i // 251 * 11 + seed) % 251 for i in range(nbytes))
+    i = np.arange(nbytes)
+    return ((i * 37 + i // 251 * 11 + seed) % 251).astype(np.uint8).tobytes()
 
 
 def two_layers() -> Cmf:

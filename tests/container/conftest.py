@@ -49,6 +49,7 @@ def refuse(tmp_path: Path) -> Refuse:
         assert error.path == str(path)
         assert error.section is not None
         assert error.offset is not None
+        assert error.expected is not None
         assert error.found is not None
         return error
 

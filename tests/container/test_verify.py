@@ -11,7 +11,7 @@ from builders.cmf import VBIT, Cmf, T, header, pattern
 from cortiq.container import hashing, open_single, verify
 from cortiq.container.hash64 import hash64 as definition
 from cortiq.container.hashing import StreamHash
-from cortiq.errors import CortiqError, HashMismatch
+from cortiq.errors import CortiqError, HashMismatch, UsageError
 
 
 @pytest.mark.parametrize("section", ["masks", "vocab", "index"])
@@ -52,7 +52,7 @@ def test_one_flipped_bit_in_every_byte(cmf, tmp_path):
     for i in range(len(cmf.tensors)):
         start = cmf.get("data_off") + cmf.get_record(i, "off")
         padding[start : start + cmf.get_record(i, "nbytes")] = False
-    step = 41  # coprime to the sizes of words and records: all kinds of byte occur
+    step = 83  # coprime to the sizes of words and records: all kinds of byte occur
     for at in [*range(128), *range(128, len(whole), step)]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         found, strict = _kinds(path, strict=False), _kinds(path, strict=True)
@@ -112,3 +112,8 @@ def test_stream_hash_is_that_of_the_whole(monkeypatch, native):
         for a, b in pairwise(cuts):
             state.update(memoryview(content[a:b]))
         assert state.digest() == definition(content) == hashing.hash64(content)
+
+
+def test_no_threads_cannot_be_meant(cmf, opened):
+    with pytest.raises(UsageError):
+        verify(opened(cmf), threads=0)

@@ -65,9 +65,8 @@ def parse_directory(raw: bytes, envelope: Envelope) -> Directory:
     base = envelope.directory.offset
     count, pool_offset = _counts(raw, base)
     records: NDArray[Any] = np.frombuffer(raw, dtype=RECORD, count=count, offset=COUNTS_NBYTES)
-    names = read_names(raw[pool_offset:], records["name_off"], records["name_len"], base)
-    positions = MappingProxyType(dict(zip(names, range(count), strict=True)))
-    directory = Directory(raw, RecordTable(records, tuple(names), base), positions)
+    positions = read_names(raw[pool_offset:], records["name_off"], records["name_len"], base)
+    directory = Directory(raw, RecordTable(records, tuple(positions), base), MappingProxyType(positions))
     check_types(directory.table)
     check_ranges(directory.table, envelope)
     return directory

@@ -136,7 +136,9 @@ def _short(found: int) -> Bounds:
 
 def _check_required(envelope: Envelope) -> None:
     if envelope.header.nbytes == 0:
-        raise Parse("the header is empty", code="header_empty", section="header", offset=0x18, found=0)
+        raise Parse(
+            "the header is empty", code="header_empty", section="header", offset=0x18, expected="a header", found=0
+        )
     if envelope.directory.nbytes < _MIN_DIRECTORY:
         raise Bounds(
             "the directory is too short for its counts",

@@ -17,8 +17,10 @@ MAX_NAME_NBYTES = 2**16 - 1
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def read_names(pool: bytes, offsets: NDArray[Any], lengths: NDArray[Any], base: int) -> list[str]:
-    """The names of all records of a directory at ``base``; they may share bytes of the pool.
+def read_names(pool: bytes, offsets: NDArray[Any], lengths: NDArray[Any], base: int) -> dict[str, int]:
+    """The names of all records of a directory at ``base``, in order, each with its record's number.
+
+    Names may share bytes of the pool.
 
     Raises Bounds.name, Parse.name_empty, .name_utf8, .name_ctrl and .name_dup.
     """
@@ -32,9 +34,10 @@ def read_names(pool: bytes, offsets: NDArray[Any], lengths: NDArray[Any], base: 
     if empty is not None:
         raise _error(Parse, empty, base, "name_empty", "is empty", ("at least 1 byte", 0))
     names = _decode(pool, list(zip(starts.tolist(), ends.tolist(), strict=True)), base)
-    if len(set(names)) != len(names):
+    positions = dict(zip(names, range(len(names)), strict=True))
+    if len(positions) != len(names):
         raise _duplicate(names, base)
-    return names
+    return positions
 
 
 def check_name(name: str) -> None:
@@ -66,7 +69,7 @@ def _decode(pool: bytes, spans: list[tuple[int, int]], base: int) -> list[str]:
     if pool.isascii():
         text = pool.decode("ascii")
         names = [text[start:end] for start, end in spans]
-        if not _CONTROL.search(text):
+        if text.isprintable():
             return names
     else:
         names = [_decode_one(pool[start:end], i, base) for i, (start, end) in enumerate(spans)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -89,11 +90,16 @@ class _Parser:
         except UnicodeDecodeError as error:
             at = self.offset + error.start
             raise Parse(
-                "not UTF-8", code="utf8", section=self.section, offset=at, found=error.object[error.start]
+                "not UTF-8",
+                code="utf8",
+                section=self.section,
+                offset=at,
+                expected="UTF-8",
+                found=f"byte {data[error.start]:#04x}",
             ) from error
         # UTF-16 and UTF-32 of ASCII text are valid UTF-8 with a NUL in the first character or two.
         if text.startswith("\ufeff") or "\0" in text[:2]:
-            self._fail("not plain UTF-8", "utf8", found=data[:4])
+            self._fail("not plain UTF-8", "utf8", "UTF-8 without a BOM", data[:4])
         return text
 
     def _check_depth(self, text: str) -> None:
@@ -103,7 +109,7 @@ class _Parser:
         for bracket in _NOT_BRACKET.sub("", _STRING.sub("", text)):
             depth += 1 if bracket in "[{" else -1
             if depth > MAX_DEPTH:
-                self._fail("nested too deeply", "depth", expected=f"at most {MAX_DEPTH}", found=f"over {MAX_DEPTH}")
+                self._fail("nested too deeply", "depth", f"at most {MAX_DEPTH} levels", f"over {MAX_DEPTH}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -111,28 +117,32 @@ class _Parser:
             seen: set[str] = set()
             for key, _ in pairs:
                 if key in seen:
-                    self._fail("a key occurs twice in one object", "dup_key", found=key[:80])
+                    self._fail("a key occurs twice in one object", "dup_key", "unique keys", ascii(key[:80]))
                 seen.add(key)
         return made
 
     def _float(self, digits: str) -> float:
         value = float(digits)
         if not math.isfinite(value):
-            self._fail("a number beyond the range of a double", "nonfinite", found=digits[:40])
+            self._fail("a number beyond the range of a double", "nonfinite", "a finite number", digits[:40])
         return value
 
     def _int(self, digits: str) -> int:
         if len(digits) > MAX_DIGITS:
-            self._fail("an integer too long", "int_range", expected=f"at most {MAX_DIGITS} digits", found=len(digits))
-        return int(digits)
+            self._fail("an integer too long", "int_range", f"at most {MAX_DIGITS} digits", len(digits))
+        try:
+            return int(digits)
+        except ValueError:  # the interpreter may be set to fewer digits
+            limit = sys.get_int_max_str_digits()
+            self._fail("an integer too long for this interpreter", "int_range", f"at most {limit} digits", len(digits))
 
     def _constant(self, name: str) -> NoReturn:
-        self._fail("NaN and infinities are not JSON", "nonfinite", found=name)
+        self._fail("NaN and infinities are not JSON", "nonfinite", "a finite number", name)
 
     def _check_surrogates(self, value: Any) -> None:
         if isinstance(value, str):
             if any("\ud800" <= char <= "\udfff" for char in value):
-                self._fail("half of a surrogate pair", "surrogate", found=ascii(value[:40]))
+                self._fail("half of a surrogate pair", "surrogate", "whole characters", ascii(value[:40]))
         elif isinstance(value, dict):
             for key, item in value.items():
                 self._check_surrogates(key)
@@ -141,12 +151,5 @@ class _Parser:
             for item in value:
                 self._check_surrogates(item)
 
-    def _fail(self, message: str, code: str, **facts: object) -> NoReturn:
-        raise Parse(
-            message,
-            code=code,
-            section=self.section,
-            offset=self.offset,
-            expected=facts.get("expected"),
-            found=facts.get("found"),
-        )
+    def _fail(self, message: str, code: str, expected: object, found: object) -> NoReturn:
+        raise Parse(message, code=code, section=self.section, offset=self.offset, expected=expected, found=found)
