@@ -88,9 +88,10 @@ def test_fast_logits_are_those_of_rounded_activations(tmp_path: Path, kind: str)
             product: NDArray[np.float32] = rounded @ file[name].numpy().T
             return product
 
-        found, plain = logits_of(loaded, TOKENS), reference(file, loaded)
-        rounded = forward(info.facts, lambda name: file[name].numpy().astype(np.float32), TOKENS, linear)
-    # By row, as a value close to the middle of two steps may fall to the other side and is then seen in its row.
+        tokens = TOKENS[:8]
+        found, plain = logits_of(loaded, tokens), reference(file, loaded)[:8]
+        rounded = forward(info.facts, lambda name: file[name].numpy().astype(np.float32), tokens, linear)
+    # Few rows, and by row: a value in the middle between two steps may fall to the other side, and the rows see that.
     off, effect = (np.median(np.linalg.norm(x - rounded, axis=1)) for x in (found, plain))
     assert off < 0.02 * effect
     assert np.linalg.norm(plain - rounded) < 0.06 * np.linalg.norm(plain)
