@@ -25,7 +25,7 @@ from builders.cmf import (
     header,
     pattern,
 )
-from cortiq.container import open_single, verify
+from cortiq.container import open_single, tensor_checks, verify
 from cortiq.container.directory import encode_directory
 
 U32, U64 = 2**32 - 1, 2**64 - 1
@@ -329,3 +329,9 @@ def test_d11_q1t_cols(refuse):
 def test_encoding_is_the_opposite_of_parsing(cmf, opened):
     file = opened(cmf)
     assert encode_directory(file.tensors.values()) == file.tensors.raw == cmf.section("dir")
+
+
+def test_combinations_that_mix_to_the_same_word_are_all_checked(refuse, monkeypatch):
+    monkeypatch.setattr(tensor_checks, "_MIX", tensor_checks._MIX * 0)
+    made = Cmf(header(), [T(f"t{i}", F16, (i + 1,), bytes(2 * i + 2 + (i == 7))) for i in range(9)]).build()
+    assert refuse(made, "Bounds.nbytes").tensor == "t7"

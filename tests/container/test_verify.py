@@ -11,7 +11,7 @@ from builders.cmf import VBIT, Cmf, T, header, pattern
 from cortiq.container import hashing, open_single, verify
 from cortiq.container.hash64 import hash64 as definition
 from cortiq.container.hashing import StreamHash
-from cortiq.errors import CortiqError, HashMismatch
+from cortiq.errors import CortiqError, HashMismatch, UsageError
 
 
 @pytest.mark.parametrize("section", ["masks", "vocab", "index"])
@@ -112,3 +112,8 @@ def test_stream_hash_is_that_of_the_whole(monkeypatch, native):
         for a, b in pairwise(cuts):
             state.update(memoryview(content[a:b]))
         assert state.digest() == definition(content) == hashing.hash64(content)
+
+
+def test_no_threads_cannot_be_meant(cmf, opened):
+    with pytest.raises(UsageError):
+        verify(opened(cmf), threads=0)

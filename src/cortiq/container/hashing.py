@@ -13,7 +13,7 @@ try:
 except ImportError:  # the container works without the core
     native: ModuleType | None = None
 else:
-    native = _native if hasattr(_native, "Hash64") else None
+    native = _native
 
 
 def hash64(data: Buffer, threads: int = 1) -> int:

@@ -20,6 +20,7 @@ from cortiq.container.records_table import (
 from cortiq.errors import Bounds, FormatError, Parse
 from cortiq.layouts import LAYOUTS, check_tensor
 
+_MIX = np.array([0x9E3779B97F4A7C15 * (2 * i + 1) % 2**64 for i in range(5)], np.uint64)  # odd, so nothing is lost
 _LIVE_SECTIONS = ("header", "directory", "masks", "vocab", "index")
 
 
@@ -71,23 +72,30 @@ def check_ranges(table: RecordTable, envelope: Envelope) -> None:
 
 def _check_sizes(table: RecordTable) -> None:
     """The rule of the dtype, once for each combination of dtype, shape and size that occurs."""
-    keys = table.bytes_of(TYPE_BYTES).tobytes()
-    width = TYPE_BYTES.stop - TYPE_BYTES.start
-    seen: set[tuple[bytes, int]] = set()
-    for i, nbytes in enumerate(table.column("nbytes").tolist()):
-        combination = (keys[i * width : (i + 1) * width], nbytes)
-        if combination in seen:
-            continue
-        seen.add(combination)
+    for i in _combinations(table):
         record = table.records[i]
         shape = tuple(record["shape"][: record["ndim"]].tolist())
         try:
-            check_tensor(int(record["dtype"]), shape, nbytes)
+            check_tensor(int(record["dtype"]), shape, int(record["nbytes"]))
         except FormatError as error:
             error.section, error.tensor, error.offset = "directory", table.names[i], record_offset(table.base, i)
             if error.expected is None:
                 error.expected = f"what a dtype {record['dtype']} tensor can be"
             raise
+
+
+def _combinations(table: RecordTable) -> list[int]:
+    """The first record of each combination of dtype, shape and size, in the order of the directory."""
+    words = np.zeros((len(table), 5), np.uint64)
+    width = TYPE_BYTES.stop - TYPE_BYTES.start
+    words.view(np.uint8)[:, :width] = table.bytes_of(TYPE_BYTES)
+    words[:, 4] = table.column("nbytes")
+    mixed = np.bitwise_xor.reduce(words * _MIX, axis=1)
+    _, firsts, group = np.unique(mixed, return_index=True, return_inverse=True)
+    if not np.array_equal(words, words[firsts[group]]):  # two combinations were mixed to the same word
+        return list(range(len(table)))
+    found: list[int] = np.sort(firsts).tolist()
+    return found
 
 
 def _check_overlap(table: RecordTable) -> None:

@@ -21,7 +21,7 @@ from cortiq.container.parallel_hash import hash_all
 from cortiq.container.records_table import record_offset
 from cortiq.container.tensor import Tensor
 from cortiq.container.tensor_checks import overlapping
-from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse
+from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse, UsageError
 from cortiq.layouts import layout
 
 Progress = Callable[[int, int], None]
@@ -35,7 +35,9 @@ class Report:
     ``unhashed``  sections that carry no hash
     ``problems``  what makes the file bad
     ``warnings``  what is odd but allowed; with ``strict`` these are problems
-    ``bytes``     bytes hashed, ``padding`` zero bytes between parts, ``dead`` bytes that belong to nothing
+    ``bytes``     bytes of sections and tensors
+    ``padding``   zero bytes between them
+    ``dead``      bytes that belong to nothing
     """
 
     checked: int
@@ -69,8 +71,11 @@ def verify(
     """Read the whole file and compare.
 
     ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
-    unhashed section a problem. Raises Changed.file when somebody wrote to the file meanwhile.
+    unhashed section a problem. Raises Changed.file when somebody wrote to the file since it was opened, and
+    UsageError.threads.
     """
+    if threads is not None and threads < 1:
+        raise UsageError("the number of threads must be at least 1", code="threads", found=threads)
     start = time.perf_counter()
     file.mapping.check_unchanged()
     run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)
@@ -149,15 +154,7 @@ class _Run:
                 self.padding += gap.nbytes
             else:
                 self.dead += gap.nbytes
-                self.warnings.append(
-                    Parse(
-                        "bytes that belong to nothing",
-                        code="dead_bytes",
-                        offset=gap.offset,
-                        expected=0,
-                        found=gap.nbytes,
-                    )
-                )
+                self._warn("bytes that belong to nothing", "dead_bytes", 0, gap.nbytes, offset=gap.offset)
 
     def oddities(self) -> None:
         """Allowed by a reader, not by a careful writer."""
@@ -169,18 +166,16 @@ class _Run:
             self._warn(f"shares its bytes with {table.names[before]!r}", "alias", tensor=table.names[after])
         for first, second in same_after_normalization(table.names):
             self._warn(f"looks like {first!r}", "name_normalization", tensor=second)
-        masks = file.envelope.masks.nbytes > 0
         expected = features_of(
             set(table.column("dtype").tolist()),
-            masks=masks,
+            masks=file.envelope.masks.nbytes > 0,
             loops=file.arch.num_loops,
             skill_file=file.header.is_skill_file,
         )
-        if expected != file.envelope.features:
-            found = f"{file.envelope.features:#x}"
-            self._warn(
-                "the feature bits contradict the content", "feature_bits", f"{int(expected):#x}", found, offset=12
-            )
+        bits = file.envelope.features
+        if expected != bits:
+            message = "the feature bits contradict the content"
+            self._warn(message, "feature_bits", f"{int(expected):#x}", f"{bits:#x}", offset=12)
         self._check_envelope()
         self._check_hash_digits()
 
