@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - makes NumPy know bfloat16
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from builders.tiny import DATA
-from cortiq.container.writer import TensorSpec, write_file
-from cortiq.layouts import layout
 
 FAMILIES = ("llama", "llama3_rope", "llama_tied_bias", "llama_yarn", "mistral", "qwen2", "gemma3")
 _SLIDING, _FULL = "SlidingAttention", "FullAttention"
@@ -47,24 +44,6 @@ def golden(family: str) -> Golden:
             greedy=expected["greedy"].tolist(),
             prompt_len=int(expected["prompt_len"]),
         )
-
-
-def write_golden(path: Path, family: str, dtype: str = "bf16") -> Path:
-    """The checkpoint as a CMF file, every tensor in ``dtype`` (bf16 is lossless)."""
-    source = golden(family)
-    kind = layout(dtype)
-    specs = []
-    for name, values in source.tensors.items():
-        payload = kind.encode(values)
-        specs.append(TensorSpec(name, kind.id, values.shape, len(payload), [payload]))
-    tokenizer = (DATA / family / "tokenizer.json").read_bytes()
-    chat = {
-        "eos_token_ids": [2],
-        "bos_token_id": 1,
-        "chat_template": (DATA / family / "chat_template.jinja").read_text(),
-    }
-    write_file(path, {"arch": source.arch, "quant_type": "BF16", "tokenizer_config": chat}, specs, vocab=tokenizer)
-    return path
 
 
 def max_relative_error(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.tiny import Tiny, tokenizer_json, write_tiny
 
 import cortiq
+from builders.tiny import Tiny, tokenizer_json, write_tiny
 from cortiq.errors import UsageError
 
 
@@ -174,13 +175,13 @@ def test_an_interrupt_leaves_the_model_ready(path: Path) -> None:
 
 
 def test_an_interrupt_ends_a_long_prompt_early(tmp_path: Path) -> None:
-    big = Tiny(hidden=512, width=2048, layers=4, head_dim=128, vocab=512, max_positions=4096)
+    big = Tiny(hidden=256, width=1024, layers=3, head_dim=64, max_positions=4096)
     with cortiq.load(write_tiny(tmp_path / "m.cmf", big), mode="exact", threads=1, context=4096) as model:
         prompt = [i % 500 for i in range(4000)]
         begun = time.perf_counter()
         model.generate(prompt[:512], max_tokens=1)
         part = time.perf_counter() - begun
-        timer = threading.Timer(part / 4, signal.raise_signal, (signal.SIGINT,))
+        timer = threading.Timer(part / 4, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         begun = time.perf_counter()
         with pytest.raises(KeyboardInterrupt):

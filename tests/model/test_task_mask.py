@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
-from builders.tiny import Tiny, arch_of
 
+from builders.tiny import Tiny, arch_of
 from cortiq.container import Arch, File
 from cortiq.container.arch import read_arch
 from cortiq.errors import CortiqError, UnsupportedArch

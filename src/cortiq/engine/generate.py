@@ -6,10 +6,9 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from cortiq.engine.sampler import Sampler
-
 from cortiq.engine.options import Request
 from cortiq.engine.results import Chunk, FinishReason, Generation, Timings, TokenLogprob
+from cortiq.engine.sampler import Sampler
 from cortiq.engine.sequence import F32, PlanSequence, Runner
 from cortiq.errors import UsageError
 from cortiq.text.detokenizer import Detokenizer

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-from cortiq.engine.sampler import SamplingParams
 from numpy.typing import NDArray
 
 import cortiq.container
@@ -19,6 +18,7 @@ from cortiq.container import File
 from cortiq.engine.generate import Job, collect, stream
 from cortiq.engine.options import GenerateOptions, file_defaults, resolve
 from cortiq.engine.results import Chunk, Generation
+from cortiq.engine.sampler import SamplingParams
 from cortiq.engine.sequence import Runner
 from cortiq.errors import Template as TemplateError
 from cortiq.errors import Tokenizer as TokenizerError
@@ -26,6 +26,9 @@ from cortiq.model.loader import PlanInfo, PlanOptions, build_plan
 from cortiq.settings import Settings
 from cortiq.text.chat_template import ChatTemplate, end_of_turn_tokens
 from cortiq.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from cortiq._native import PlanStats
 
 # Names of the end-of-text token, for files that state no stop ids.
 _END_OF_TEXT = ("<|endoftext|>", "</s>", "[EOS]")
@@ -109,6 +112,10 @@ class Model:
     def runner(self) -> Runner:
         """Access to sequences, for measuring tools of this package."""
         return self._runner
+
+    def stats(self) -> PlanStats:
+        """Counters of the native plan: steps, cache memory, bytes of weights a token reads, time of the last step."""
+        return self._runner.plan.stats()
 
     @property
     def sampling_defaults(self) -> SamplingParams:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
 from cortiq.engine.sampler import SamplingParams
-
 from cortiq.errors import Parse, UsageError
 from cortiq.text.stop import StopStrings
 

@@ -21,6 +21,7 @@ from cortiq.engine.sequence import PlanSequence
 from cortiq.errors import UsageError
 from cortiq.model.loader import native_core
 
+Row = dict[str, Any]
 _SEED = 20_240_917  # any fixed number: the same ids in every run
 
 
@@ -60,7 +61,7 @@ class Plan:
         return tests
 
 
-def measure(model: Model, plan: Plan, progress: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
+def measure(model: Model, plan: Plan, progress: Callable[[Row], None] | None = None) -> list[Row]:
     """One row a test, with llama-bench's JSON names; ``progress`` gets each row when it is done.
 
     Raises UsageError (``context``), before anything runs, for a test that does not fit the model's context.

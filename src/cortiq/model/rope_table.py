@@ -12,7 +12,8 @@ from cortiq.errors import Parse, UnsupportedArch
 from cortiq.model.facts import RopeFacts
 
 if TYPE_CHECKING:
-    from cortiq.container import Arch, Yarn
+    from cortiq.container import Arch
+    from cortiq.container.arch import Yarn
 
 
 def global_rope(arch: Arch) -> RopeFacts:
