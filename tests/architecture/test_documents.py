@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,18 @@ def test_structure_lists_nothing_that_is_gone() -> None:
     listed = re.findall(r"^`?([a-z_/]+)/`? ", text, re.M)
     assert listed
     assert not [name for name in listed if not ((SOURCE / name).is_dir() or (ROOT / name).is_dir())]
+
+
+def test_generated_pages_are_current() -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "tools" / "generate_docs.py", "--check"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_readme_starts_with_the_two_commands() -> None:
