@@ -30,7 +30,7 @@ def cli_page() -> str:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         places = [p.metavar or p.name.upper() for p in command.params if isinstance(p, click.Argument) and p.name]
-        text = "\n".join(line.strip() for line in (command.help or "").splitlines())
+        text = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
         lines += ["", f"## {name}", "", f"`cortiq {name} {' '.join(places)}`", "", text, ""]
         lines += ["| option | meaning |", "|---|---|"]
         lines += [option_row(p) for p in command.params if isinstance(p, click.Option)]
