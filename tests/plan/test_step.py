@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+
 from builders.tiny_plan import Shape, TinyModel, run
 from cortiq import _native
 from cortiq.errors import CortiqError, Limit, ShapeMismatch, UnsupportedFeature, UsageError
@@ -112,7 +113,9 @@ def test_refused_batches(plan: _native.Plan) -> None:
     with pytest.raises(UsageError):
         run(plan, VOCAB, [(3, [1])])
     with pytest.raises(UsageError):
-        plan.step(*(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32))
+        plan.step(
+            *(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32)
+        )
     with pytest.raises(ShapeMismatch):
         run(plan, VOCAB - 1, [(s, [1])])
     arrays = [np.array(a, np.int32) for a in ([s], [2], [1, 2])]
@@ -158,11 +161,16 @@ def test_cancel_from_another_thread() -> None:
     whole = time.monotonic() - start
     timer = threading.Timer(whole / 8, p.cancel)
     timer.start()
-    with pytest.raises(CortiqError):
+
+    def again_and_again() -> None:
         for _ in range(50):
             p.truncate(s, 0)
             run(p, VOCAB, [(s, TOKENS)])
+
+    with pytest.raises(CortiqError) as error:
+        again_and_again()
     timer.join()
+    assert code(error) == "cancelled"
 
 
 def test_plan_works_after_fork(plan: _native.Plan) -> None:

@@ -44,7 +44,8 @@ def reference(
     score = np.where(hidden, -np.inf, score)
     weight = np.exp(score - score.max(axis=-1, keepdims=True))
     weight /= weight.sum(axis=-1, keepdims=True)
-    return np.einsum("hnt,thd->nhd", weight, values).astype(np.float32)
+    result: F32 = np.einsum("hnt,thd->nhd", weight, values).astype(np.float32)
+    return result
 
 
 def native(
