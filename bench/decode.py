@@ -52,7 +52,7 @@ def main() -> int:
     given = parser.parse_args()
     for path in given.models:
         for threads in given.threads:
-            with load(path, threads=threads, context=1024) as model:
+            with load(path, threads=threads, context=2 * TOKENS) as model:
                 report(model, given.repetitions)
     return 0
 
@@ -60,8 +60,8 @@ def main() -> int:
 def report(model: Model, repetitions: int) -> None:
     """One line a model and thread count."""
     threads = model.info.threads
-    nbytes = model.runner.loaded.plan.stats()["weight_bytes_per_token"]
-    timed = Timed(model.runner.loaded.plan)
+    timed = Timed(model.runner._plan)
+    nbytes = timed.stats()["weight_bytes_per_token"]
     model.runner._plan = timed
     shares, rates, loop, whole = [], [], [], []
     for _ in range(repetitions):
