@@ -21,8 +21,13 @@ def tracked() -> list[Path]:
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return [ROOT / name for name in run.stdout.split("\0") if name and (ROOT / name).is_file()]
-    skipped = {"build", "dist", ".venv", ".git", "__pycache__"}
-    return [p for p in ROOT.rglob("*") if p.is_file() and not skipped & set(p.relative_to(ROOT).parts)]
+
+    def ours(path: Path) -> bool:
+        folders = path.relative_to(ROOT).parts[:-1]
+        hidden = any(part.startswith(".") and part != ".ci" for part in folders)
+        return not hidden and not {"build", "dist", "__pycache__"} & set(folders) and path.suffix != ".so"
+
+    return [path for path in ROOT.rglob("*") if path.is_file() and ours(path)]
 
 
 def test_structure_lists_every_package() -> None:
