@@ -143,3 +143,25 @@ def read_probe(buffer: Any) -> int: ...
 # Measurements of the machine (csrc/bind/probe.cpp)
 
 def read_seconds(data: NDArray[np.uint8], threads: int) -> float: ...
+
+# Sampler
+class Sampler:
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        seed: int,
+        logprobs: int,
+        logit_bias: Sequence[tuple[int, float]] = ...,
+        isa: str = "",
+    ) -> None: ...
+    position: int
+    def accept(self, id: int, generated: bool = True) -> None: ...
+    def sample(self, logits: NDArray[np.float32]) -> tuple[int, float, list[tuple[int, float]]]: ...
