@@ -1,5 +1,6 @@
 // The extension module cortiq._native: one bind_* function per area, and the translation of errors.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include "bind/bind.h"
 #include "core/error.h"
@@ -24,6 +25,7 @@ NB_MODULE(_native, m) {
     m.doc() = "Native core of cortiq. Use the Python modules above it.";
     nb::register_exception_translator(translate);
     cortiq::bind_core(m);
+    cortiq::bind_probe(m);
     cortiq::bind_layouts(m);
     cortiq::bind_kernels(m);
     cortiq::bind_ops(m);

@@ -7,6 +7,10 @@
 //     w_scale = 1. The eight lanes are summed as ((0+4)+(2+6)) + ((1+5)+(3+7)); q8_row multiplies by its row scale last.
 //   float weights, and every weight in exact mode (decoded to f32 first)   column k adds fma(w, x, lane[k % 16]); then
 //     lane[i] += lane[i + 8], and the eight are summed as above.
+// Lanes start at +0, and +0 is added to the sum of the eight: padding with zeros never shows, not even in a sign.
+//
+// Quantizing a group of x (columns beyond k count as 0): a = max |x|; scale = a / 127, q = nearest_even(x * (127 / a)).
+// Below 2^-100 the group is zero; a group with an infinity or NaN gets scale NaN and q = 0, so the result is NaN.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +35,10 @@ struct Kernels {
     // Bytes of one quantized activation row of k columns: a multiple of 64. What is inside is the kernel's own affair.
     std::size_t (*act_nbytes)(std::size_t k);
     // Quantizes groups [g0, g1) of one row: x is the whole row (k columns; a ragged last group counts as zero padded).
-    // Groups are independent: several threads may fill one row.
+    // Groups are independent: several threads may fill one row. `act` is 64-byte aligned.
     void (*quantize)(const float* x, std::size_t k, std::size_t g0, std::size_t g1, std::uint8_t* act);
+    // What the int8 kernels see of a row quantized by the above: out[k] = q * scale.
+    void (*dequantize)(const std::uint8_t* act, std::size_t k, float* out);
 
     // y[i * y_stride + r] for rows r in [r0, r1) and activation rows i in [0, m), act rows act_nbytes(k) apart.
     void (*linear_int8)(const MatrixView& w, const std::uint8_t* act, std::size_t m, std::size_t r0, std::size_t r1,
@@ -47,6 +53,11 @@ struct Kernels {
     void (*gather)(const MatrixView& w, std::size_t row, float* out);
 };
 
+// The table of `isa`; throws Error{"UsageError", "isa"} when this build has none (another processor family).
 const Kernels& kernels(Isa isa);
+
+// Bytes a matrix [rows, cols] of `dtype` occupies. Throws Error{"UnsupportedFeature", "dtype"} for a dtype without
+// kernels and Error{"Bounds", "shape"} for a shape its layout cannot have (SPEC 3.2) or whose size overflows.
+std::size_t matrix_nbytes(DType dtype, std::size_t rows, std::size_t cols);
 
 }  // namespace cortiq

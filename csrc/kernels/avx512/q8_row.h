@@ -1,0 +1,50 @@
+// q8_row on AVX-512: bytes with their top bit flipped are unsigned, which is what the dot instruction wants.
+#pragma once
+#include "kernels/avx512/act.h"
+
+namespace cortiq::CORTIQ_KERNELS {
+
+inline I dot_bytes(const u8* w, const i8* x) {
+    const I field = _mm512_xor_si512(load_i(w), _mm512_set1_epi8(-128));
+    return _mm512_dpbusd_epi32(_mm512_setzero_si512(), field, load_i(x));
+}
+inline I fold32(I a, I b) { return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)); }
+inline I fold64(I a, I b) { return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)); }
+
+inline __m256 q8_block(const u8* w, const ActBlock& x, __m256 lanes) {
+    // Either half of a register is one group; after folding, lanes 0 and 1 hold groups 0 2 4 6, 2 and 3 the odd ones.
+    I dot = fold64(fold32(dot_bytes(w, x.natural), dot_bytes(w + 64, x.natural + 64)),
+                   fold32(dot_bytes(w + 128, x.natural + 128), dot_bytes(w + 192, x.natural + 192)));
+    dot = _mm512_add_epi32(dot, _mm512_shuffle_i32x4(dot, dot, 0xb1));
+    dot = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 0, 8, 1, 9, 2, 10, 3, 11), dot);
+    const __m256i total = _mm256_add_epi32(_mm512_castsi512_si256(dot), load_256(x.byte_sum));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), _mm256_loadu_ps(x.scale), lanes);
+}
+
+template <int kCols>
+void q8_gemv(const Job& job, const u8* act) {
+    constexpr size_t kBytes = kBlock * kGroup;
+    const Q8Row t(job.w);
+    const size_t full = t.cols / kBytes, rest = t.cols % kBytes, stride = act_nbytes(job.w.cols);
+    for (size_t r = job.r0; r < job.r1; r++) {
+        const u8* p = t.row(r);
+        alignas(64) u8 tail[kBytes];
+        // What follows the row meets zeros, but must be readable.
+        const u8* last = p + full * kBytes;
+        if (rest != 0 && size_t(t.limit - last) < kBytes) {
+            std::memset(tail, 0, sizeof tail);
+            std::memcpy(tail, last, rest);
+            last = tail;
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < kCols; c++) {
+            const ActBlock* x = reinterpret_cast<const ActBlock*>(act + size_t(c) * stride);
+            __m256 lanes = _mm256_setzero_ps();
+            for (size_t b = 0; b < full; b++) lanes = q8_block(p + b * kBytes, x[b], lanes);
+            if (rest != 0) lanes = q8_block(last, x[full], lanes);
+            job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes) * t.scale(r);
+        }
+    }
+}
+
+}  // namespace cortiq::CORTIQ_KERNELS

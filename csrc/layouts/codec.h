@@ -1,0 +1,62 @@
+// Encoders and decoders of the layouts (SPEC 3.2), byte-equal to the NumPy definitions on every instruction set.
+//
+// A payload consists of planes, each with one record per row. Both directions work on any block of rows, so that a
+// tensor larger than memory passes through in blocks.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cpu.h"
+#include "core/dtype.h"
+
+namespace cortiq {
+
+enum class Encoder { plain, best };
+
+// Weights to encode, row-major and unpadded. `dtype` is f32, f16 or bf16; `data` need not be aligned.
+struct Weights {
+    const std::uint8_t* data;
+    DType dtype;
+    std::size_t rows, cols;
+};
+
+// Bytes of one row in each plane. Throws Error{"UnsupportedFeature", "dtype"} for a dtype without codec and
+// Error{"Parse", "in_mod_32"} for columns it cannot have.
+std::vector<std::size_t> row_nbytes(DType layout, std::size_t cols);
+
+// Encodes all rows of `weights`; planes[i] receives rows * row_nbytes[i] bytes. `first_row` is added to the row an
+// error names. Throws Error{"NonFinite"}: "value" for NaN and infinity, "range" for what the layout cannot hold.
+void encode_rows(Isa isa, DType layout, Encoder encoder, const Weights& weights, std::size_t first_row,
+                 std::span<std::uint8_t* const> planes);
+
+// The reverse: f32 [rows, cols] from blocks of planes.
+void decode_rows(Isa isa, DType layout, std::span<const std::uint8_t* const> planes, std::size_t rows,
+                 std::size_t cols, float* out);
+
+// The inner loops, one table per instruction set. Pointers into payloads are unaligned.
+struct CodecOps {
+    void (*widen_f16)(const std::uint8_t* halves, std::size_t n, float* out);
+    void (*widen_bf16)(const std::uint8_t* halves, std::size_t n, float* out);
+    std::uint32_t (*absmax_bits)(const float* x, std::size_t n);  // f32 bits of the largest |x|; NaN beats infinity
+    void (*narrow_f16)(const float* x, std::size_t n, std::uint8_t* out);
+    void (*narrow_bf16)(const float* x, std::size_t n, std::uint8_t* out);
+    void (*q8_quantize)(const float* x, std::size_t n, float scale, std::uint8_t* out);
+    void (*q8_decode)(const std::uint8_t* quants, std::size_t n, float scale, float* out);
+    void (*q4_encode_plain)(const float* x, std::size_t groups, std::uint8_t* tiles);
+    void (*q4_encode_best)(const float* x, std::size_t groups, std::uint8_t* tiles);
+    void (*q4_decode)(const std::uint8_t* tiles, std::size_t groups, float* out);
+};
+
+namespace codec_scalar {
+const CodecOps& ops();
+}
+namespace codec_avx2 {
+const CodecOps& ops();
+}
+namespace codec_avx512 {
+const CodecOps& ops();
+}
+
+}  // namespace cortiq

@@ -1,0 +1,272 @@
+// Attention over the paged cache, and appending to it. Included by isa_*.cpp only.
+//
+// A "row" is one (query, head) pair; all rows of a job share the keys and values of one kv head. A block of 32 keys is
+// handled for all rows before the next one: scores, softmax, weighted values. Tiles of up to six rows keep their sums
+// in registers; how rows are tiled does not change the order of any sum.
+#pragma once
+#include <cmath>
+#include <cstring>
+
+#include "ops/ops.h"
+
+namespace cortiq::CORTIQ_OPS_NS {
+
+CORTIQ_INLINE F8 load_kv(const float* p) { return load(p); }
+CORTIQ_INLINE F8 load_kv(const std::uint16_t* p) { return load_half(p); }
+
+// scores[r][0..32) = sum over d of q[r][d] * k[d][0..32)
+template <int R, int V, class T>
+static void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores) {
+    for (std::size_t at = 0; at < kKvBlock; at += 8 * V) {
+        F8 sum[R][V];
+        for (int r = 0; r < R; r++)
+            for (int j = 0; j < V; j++) sum[r][j] = splat(0.0f);
+        for (std::size_t d = 0; d < head_dim; d++) {
+            F8 query[R];
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) query[r] = splat(q[static_cast<std::size_t>(r) * head_dim + d]);
+#pragma GCC unroll 8
+            for (int j = 0; j < V; j++) {
+                const F8 key = load_kv(k + d * kKvBlock + at + static_cast<std::size_t>(8 * j));
+#pragma GCC unroll 8
+                for (int r = 0; r < R; r++) sum[r][j] = fma(query[r], key, sum[r][j]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+            for (int j = 0; j < V; j++)
+                store(scores + static_cast<std::size_t>(r) * kKvBlock + at + static_cast<std::size_t>(8 * j), sum[r][j]);
+    }
+}
+
+// sums[r][c, c + 8V) += p[r][key] * v[key][c, c + 8V) for keys [lo, hi), ascending
+template <int R, int V, class T>
+CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, float* sums, std::size_t lo,
+                                 std::size_t hi) {
+    F8 sum[R][V];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int j = 0; j < V; j++) sum[r][j] = load(sums + static_cast<std::size_t>(r) * width + 8 * j);
+    for (std::size_t key = lo; key < hi; key++) {
+        F8 weight[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) weight[r] = splat(p[static_cast<std::size_t>(r) * kKvBlock + key]);
+#pragma GCC unroll 8
+        for (int j = 0; j < V; j++) {
+            const F8 value = load_kv(v + key * width + static_cast<std::size_t>(8 * j));
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) sum[r][j] = fma(weight[r], value, sum[r][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int j = 0; j < V; j++) store(sums + static_cast<std::size_t>(r) * width + 8 * j, sum[r][j]);
+}
+
+template <int R, int V, class T>
+static void value_tile(const float* p, const T* v, std::size_t width, float* sums, std::size_t lo, std::size_t hi) {
+    if (lo >= hi) return;
+    std::size_t c = 0;
+    for (; c + 8 * V <= width; c += 8 * V) value_columns<R, V>(p, v + c, width, sums + c, lo, hi);
+    for (; c < width; c += 8) value_columns<R, 1>(p, v + c, width, sums + c, lo, hi);
+}
+
+// The part of a job that changes from block to block.
+struct Rows {
+    std::size_t heads, head_dim, width;  // width: padded head_dim
+    std::size_t window;
+    float softcap;
+    float *q, *sums, *scores, *top, *total;  // per row: scaled query, weighted values, scores, maximum, sum of weights
+    float *keys, *values;                    // one block as f32
+};
+
+// Keys of the block that starts at `block_start` which the query at `position` sees.
+struct Range {
+    std::size_t lo, hi;
+};
+CORTIQ_INLINE Range visible(std::size_t position, std::size_t window, std::size_t block_start) {
+    const std::size_t end = position + 1;
+    const std::size_t first = window && end > window ? end - window : 0;
+    const std::size_t lo = first > block_start ? first - block_start : 0;
+    const std::size_t hi = end > block_start ? end - block_start : 0;
+    return {lo < kKvBlock ? lo : kKvBlock, hi < kKvBlock ? hi : kKvBlock};
+}
+
+// Scores of one row to weights, in place; folds the block into the row's running maximum and sums.
+static void softmax_block(const Rows& rows, std::size_t row, Range range) {
+    float* s = rows.scores + row * kKvBlock;
+    F8 score[4];
+    F8 best = splat(-INFINITY);
+    for (int j = 0; j < 4; j++) {
+        score[j] = load(s + 8 * j);
+        if (rows.softcap != 0.0f) {
+            const F8 cap = splat(rows.softcap);
+            score[j] = mul(cap, tanh(div(score[j], cap)));
+        }
+        if (range.lo > 0 || range.hi < kKvBlock)
+            score[j] = keep_lanes(score[j], static_cast<int>(range.lo) - 8 * j, static_cast<int>(range.hi) - 8 * j,
+                                  -INFINITY);
+        best = max(best, score[j]);
+    }
+    const float block_top = max_lanes(best), old_top = rows.top[row];
+    const float top = block_top > old_top ? block_top : old_top;
+    F8 sum = splat(0.0f);
+    for (int j = 0; j < 4; j++) {
+        const F8 weight = exp(sub(score[j], splat(top)));
+        store(s + 8 * j, weight);
+        sum = j == 0 ? weight : add(sum, weight);
+    }
+    if (top == old_top) {  // nothing to rescale: exp(0) is exactly 1
+        rows.total[row] += sum_lanes(sum);
+        return;
+    }
+    const F8 shrink = exp(splat(old_top - top));
+    float factor[8];
+    store(factor, shrink);
+    rows.total[row] = rows.total[row] * factor[0] + sum_lanes(sum);
+    float* sums = rows.sums + row * rows.width;
+    for (std::size_t c = 0; c < rows.width; c += 8) store(sums + c, mul(load(sums + c), shrink));
+    rows.top[row] = top;
+}
+
+// Weighted values of R rows whose visible ranges may differ by a few keys at either end.
+template <int R, int V, class T>
+static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, const T* v) {
+    Range common = ranges[0];
+    for (int r = 1; r < R; r++) {
+        common.lo = ranges[r].lo > common.lo ? ranges[r].lo : common.lo;
+        common.hi = ranges[r].hi < common.hi ? ranges[r].hi : common.hi;
+    }
+    const float* p = rows.scores + row * kKvBlock;
+    float* sums = rows.sums + row * rows.width;
+    if (common.lo >= common.hi) {
+        for (std::size_t r = 0; r < R; r++)
+            value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, ranges[r].lo, ranges[r].hi);
+        return;
+    }
+    for (std::size_t r = 0; r < R; r++)
+        value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, ranges[r].lo, common.lo);
+    value_tile<R, V>(p, v, rows.width, sums, common.lo, common.hi);
+    for (std::size_t r = 0; r < R; r++)
+        value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, common.hi, ranges[r].hi);
+}
+
+// R rows from `row` on against one block.
+template <int R, class T>
+static void block_tile(const Rows& rows, std::size_t row, std::size_t position, std::size_t block_start, const T* k,
+                       const T* v) {
+    constexpr int V = R <= 3 ? 4 : 2;  // twelve sums at most: with keys and queries they fill sixteen registers
+    score_tile<R, V>(rows.q + row * rows.head_dim, k, rows.head_dim, rows.scores + row * kKvBlock);
+    Range ranges[R];
+    for (std::size_t r = 0; r < R; r++) {
+        ranges[r] = visible(position + (row + r) / rows.heads, rows.window, block_start);
+        if (ranges[r].lo < ranges[r].hi) softmax_block(rows, row + r, ranges[r]);
+    }
+    value_rows<R, V>(rows, row, ranges, v);
+}
+
+template <class T>
+static void block_rows(const Rows& rows, std::size_t row, std::size_t end, std::size_t position,
+                       std::size_t block_start, const T* k, const T* v) {
+    while (row < end) {
+        const std::size_t left = end - row, take = left == 7 || left == 8 ? 4 : left < 6 ? left : 6;
+        switch (take) {
+            case 1: block_tile<1>(rows, row, position, block_start, k, v); break;
+            case 2: block_tile<2>(rows, row, position, block_start, k, v); break;
+            case 3: block_tile<3>(rows, row, position, block_start, k, v); break;
+            case 4: block_tile<4>(rows, row, position, block_start, k, v); break;
+            case 5: block_tile<5>(rows, row, position, block_start, k, v); break;
+            default: block_tile<6>(rows, row, position, block_start, k, v); break;
+        }
+        row += take;
+    }
+}
+
+static Rows start_rows(const Attend& job) {
+    Rows rows{};
+    rows.heads = job.heads;
+    rows.head_dim = job.kv.head_dim;
+    rows.width = padded_head_dim(job.kv.head_dim);
+    rows.window = job.window;
+    rows.softcap = job.softcap;
+    const std::size_t n = job.queries * job.heads;
+    float* at = job.scratch;
+    rows.keys = at, at += kKvBlock * rows.head_dim;
+    rows.values = at, at += kKvBlock * rows.width;
+    rows.sums = at, at += n * rows.width;
+    rows.scores = at, at += n * kKvBlock;
+    rows.q = at, at += n * rows.head_dim;
+    rows.top = at, at += n;
+    rows.total = at;
+    for (std::size_t r = 0; r < n; r++) {
+        const float* q = job.q + r / job.heads * job.q_stride + r % job.heads * rows.head_dim;
+        for (std::size_t d = 0; d < rows.head_dim; d++) rows.q[r * rows.head_dim + d] = q[d] * job.scale;
+        rows.top[r] = -INFINITY;
+        rows.total[r] = 0.0f;
+    }
+    std::memset(rows.sums, 0, n * rows.width * sizeof(float));
+    return rows;
+}
+
+static void attend(const Attend& job) {
+    const Rows rows = start_rows(job);
+    const std::size_t last = (job.position + job.queries - 1) / kKvBlock;
+    const std::size_t key_count = kKvBlock * rows.head_dim, value_count = kKvBlock * rows.width;
+    const std::size_t first_key = job.window && job.position + 1 > job.window ? job.position + 1 - job.window : 0;
+    for (std::size_t block = first_key / kKvBlock; block <= last; block++) {
+        const std::size_t start = block * kKvBlock;
+        // Queries that see anything of this block: from the first one at or behind its start to the last one whose
+        // window reaches back to its end.
+        const std::size_t from = start > job.position ? start - job.position : 0;
+        std::size_t to = job.queries;
+        if (job.window && start + kKvBlock - 1 + job.window < job.position + job.queries)
+            to = start + kKvBlock - 1 + job.window - job.position;
+        const std::size_t row = from * job.heads, end = to * job.heads;
+        const std::uint8_t* at = job.kv.base + job.kv.table[block] * job.kv.stride + job.kv.offset;
+        if (job.kv.f32) {
+            const float* k = reinterpret_cast<const float*>(at);
+            block_rows(rows, row, end, job.position, start, k, k + key_count);
+            continue;
+        }
+        const std::uint16_t* k = reinterpret_cast<const std::uint16_t*>(at);
+        if (end - row <= 12) {  // at most two tiles: converting on the fly is cheaper than through memory
+            block_rows(rows, row, end, job.position, start, k, k + key_count);
+            continue;
+        }
+        for (std::size_t i = 0; i < key_count; i += 8) store(rows.keys + i, load_half(k + i));
+        for (std::size_t i = 0; i < value_count; i += 8) store(rows.values + i, load_half(k + key_count + i));
+        block_rows(rows, row, end, job.position, start, rows.keys, rows.values);
+    }
+    for (std::size_t r = 0; r < job.queries * job.heads; r++) {
+        float* out = job.out + r / job.heads * job.out_stride + r % job.heads * rows.head_dim;
+        const float inverse = 1.0f / rows.total[r];
+        for (std::size_t d = 0; d < rows.head_dim; d++) out[d] = rows.sums[r * rows.width + d] * inverse;
+    }
+}
+
+static void append(const KvView& kv, std::size_t position, const float* k, const float* v) {
+    const std::size_t d_count = kv.head_dim, width = padded_head_dim(d_count), slot = position % kKvBlock;
+    std::uint8_t* at = kv.base + kv.table[position / kKvBlock] * kv.stride + kv.offset;
+    if (kv.f32) {
+        float* keys = reinterpret_cast<float*>(at);
+        for (std::size_t d = 0; d < d_count; d++) keys[d * kKvBlock + slot] = k[d];
+        float* values = keys + kKvBlock * d_count + slot * width;
+        for (std::size_t d = 0; d < d_count; d++) values[d] = v[d];
+        for (std::size_t d = d_count; d < width; d++) values[d] = 0.0f;
+        return;
+    }
+    std::uint16_t* keys = reinterpret_cast<std::uint16_t*>(at);
+    std::uint16_t* values = keys + kKvBlock * d_count + slot * width;
+    for (std::size_t d = 0; d < d_count; d += 8) {
+        const std::size_t n = d_count - d < 8 ? d_count - d : 8;
+        std::uint16_t half[8];
+        store_half(half, load_part(k + d, n));
+        for (std::size_t i = 0; i < n; i++) keys[(d + i) * kKvBlock + slot] = half[i];
+        store_half(values + d, load_part(v + d, n));
+    }
+}
+
+}  // namespace cortiq::CORTIQ_OPS_NS

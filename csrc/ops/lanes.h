@@ -1,0 +1,82 @@
+// What the operators share over eight lanes: exp, tanh, fixed-order sums, ragged tails. Included by isa_*.cpp only.
+#pragma once
+#include <cmath>
+#include <cstddef>
+
+namespace cortiq::CORTIQ_OPS_NS {
+
+// e^x, at most 1 ulp off: n = round(x / ln 2), e^r by a polynomial of degree 6 (relative error 3e-9 on |r| <= ln2 / 2),
+// then two exact-or-final multiplications by powers of two, so that subnormals and infinity come out right.
+CORTIQ_INLINE F8 exp(F8 x) {
+    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    x = min(splat(89.0f), max(splat(-110.0f), x));
+    const F8 n = sub(fma(x, splat(1.44269502f), magic), magic);
+    F8 r = fma(n, splat(-0.693145752f), x);
+    r = fma(n, splat(-1.42860677e-06f), r);
+    F8 p = splat(0.0013814320554956794f);
+    p = fma(p, r, splat(0.00836885068565607f));
+    p = fma(p, r, splat(0.041668400168418884f));
+    p = fma(p, r, splat(0.1666651964187622f));
+    p = fma(p, r, splat(0.4999999403953552f));
+    p = fma(p, r, splat(1.0f));
+    p = fma(p, r, splat(1.0f));
+    const F8 half = fma(n, splat(0.5f), magic);
+    const F8 rest = add(sub(n, sub(half, magic)), magic);
+    return mul(mul(p, exp2_of_biased(half)), exp2_of_biased(rest));
+}
+
+// tanh x: x + x^3 q(x^2) below 0.625 (relative error 4e-9), 1 - 2 / (e^2|x| + 1) above.
+CORTIQ_INLINE F8 tanh(F8 x) {
+    const F8 size = abs(x), square = mul(x, x);
+    F8 q = splat(-0.005717045161873102f);
+    q = fma(q, square, splat(0.02065058797597885f));
+    q = fma(q, square, splat(-0.05374349653720856f));
+    q = fma(q, square, splat(0.13331490755081177f));
+    q = fma(q, square, splat(-0.3333328366279602f));
+    const F8 small = fma(q, mul(square, size), size);
+    const F8 large = sub(splat(1.0f), div(splat(2.0f), add(exp(add(size, size)), splat(1.0f))));
+    return with_sign_of(select_less(size, splat(0.625f), small, large), x);
+}
+
+CORTIQ_INLINE float sum_lanes(F8 a) {
+    float v[8];
+    store(v, a);
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+CORTIQ_INLINE double sum_squares(D8 a) {
+    double v[8];
+    store_squares(v, a);
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+CORTIQ_INLINE float max_lanes(F8 a) {
+    float v[8], top = -INFINITY;
+    store(v, a);
+    for (float x : v) top = x > top ? x : top;
+    return top;
+}
+
+// The first n < 8 floats at p, zeros behind them.
+CORTIQ_INLINE F8 load_part(const float* p, std::size_t n) {
+    float v[8] = {};
+    for (std::size_t i = 0; i < n; i++) v[i] = p[i];
+    return load(v);
+}
+CORTIQ_INLINE void store_part(float* p, F8 a, std::size_t n) {
+    float v[8];
+    store(v, a);
+    for (std::size_t i = 0; i < n; i++) p[i] = v[i];
+}
+
+// y[i] = f(a[i], b[i]) for n elements, eight at a time and a padded rest.
+template <class F>
+CORTIQ_INLINE void map2(const float* a, const float* b, float* y, std::size_t n, F f) {
+    std::size_t i = 0;
+    for (; i + 8 <= n; i += 8) store(y + i, f(load(a + i), load(b + i)));
+    if (i < n) store_part(y + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
+}
+template <class F>
+CORTIQ_INLINE void map1(const float* a, float* y, std::size_t n, F f) {
+    map2(a, a, y, n, [f](F8 x, F8) __attribute__((always_inline)) { return f(x); });
+}
+
+}  // namespace cortiq::CORTIQ_OPS_NS

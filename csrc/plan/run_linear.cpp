@@ -1,0 +1,136 @@
+// Matrix products: linear, the gated unit, logits.
+#include <algorithm>
+
+#include "plan/executor.h"
+
+namespace cortiq {
+
+namespace {
+
+constexpr std::size_t kChunkNbytes = 128 << 10;  // weights read per chunk: long enough a stream, soon enough done
+constexpr std::size_t kChunksPerThread = 4;
+constexpr std::size_t kChunkAlign = 32;  // rows: a whole group of the next operator's int8 activations
+constexpr std::size_t kFewRows = 32, kMostFew = 512, kMostMany = 64;
+
+std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+// Rows of a weight matrix per chunk, `weight_rows` of them in the whole operator.
+std::size_t Executor::chunk_rows(std::size_t weight_rows, std::size_t row_nbytes, std::size_t batch_rows) const {
+    const std::size_t share = weight_rows / (kChunksPerThread * static_cast<std::size_t>(program_.options.threads));
+    const std::size_t most = batch_rows <= kFewRows ? kMostFew : kMostMany;
+    const std::size_t rows = std::min({share, kChunkNbytes / std::max<std::size_t>(row_nbytes, 1), most});
+    return std::max(rows / kChunkAlign, std::size_t{1}) * kChunkAlign;
+}
+
+// The rows an operator multiplies: the shared buffer, or this thread's own norm of a few rows.
+Executor::Input Executor::input(int buffer, int prologue, bool int8, const Turn& turn) {
+    const Buffer& shared = program_.buffer(buffer);
+    if (prologue == kNone || turn.rows > kPrivateRows) return {shared.data, shared.stride, shared.act};
+    const NormOp& op = std::get<NormOp>(program_.list[static_cast<std::size_t>(prologue)]);
+    const Private& own = private_[static_cast<std::size_t>(turn.id)];
+    const Buffer& raw = program_.buffer(op.inp);
+    const RmsNorm norm{program_.vector(op.weight), raw.width, op.eps, op.plus_one, false};
+    for (std::size_t i = 0; i < turn.rows; i++) {
+        float* x = own.norm + i * shared.stride;
+        program_.ops->rmsnorm(norm, raw.row(i), x);
+        if (int8)
+            program_.kernels->quantize(x, shared.width, 0, ceil_div(shared.width, kGroup), own.act + i * shared.act_nbytes);
+    }
+    return {own.norm, shared.stride, own.act};
+}
+
+// y[i * y_stride + r] for the rows of the piece, counted from row 0 of the matrix.
+void Executor::product(const Piece& piece, const Input& in, const Turn& turn, float* y, std::size_t y_stride) {
+    const Scratch scratch = private_[static_cast<std::size_t>(turn.id)].kernel;
+    if (piece.int8)
+        program_.kernels->linear_int8(*piece.weight, in.act, turn.rows, piece.r0, piece.r1, y, y_stride, scratch);
+    else
+        program_.kernels->linear_f32(*piece.weight, in.x, in.x_stride, turn.rows, piece.r0, piece.r1, y, y_stride, scratch);
+}
+
+void Executor::linear_piece(const LinearOp& op, const Segment& segment, const Piece& piece, const Input& in,
+                            const Turn& turn) {
+    const Buffer& out = program_.buffer(segment.out);
+    const float* bias = program_.vector(segment.bias);
+    const std::size_t n = piece.r1 - piece.r0;
+    if (!op.accumulate) {
+        product(piece, in, turn, out.data + segment.column, out.stride);
+        if (bias)
+            for (std::size_t i = 0; i < turn.rows; i++)
+                program_.ops->add(out.row(i) + segment.column + piece.r0, bias + piece.r0, n);
+        return;
+    }
+    // What is added to goes through memory of this thread's own, one block of `n` columns.
+    float* block = private_[static_cast<std::size_t>(turn.id)].product;
+    product(piece, in, turn, block - piece.r0, n);
+    for (std::size_t i = 0; i < turn.rows; i++) {
+        if (bias) program_.ops->add(block + i * n, bias + piece.r0, n);
+        program_.ops->add(out.row(i) + segment.column + piece.r0, block + i * n, n);
+    }
+}
+
+void Executor::run_op(const LinearOp& op, const Turn& turn) {
+    bool int8 = false;
+    std::size_t rows = 0, nbytes = 0;
+    for (const Segment& segment : op.segments) {
+        const MatrixView& weight = program_.tensor(segment.weight);
+        int8 |= segment.int8;
+        rows += weight.rows;
+        nbytes += weight.nbytes;
+    }
+    const Input in = input(op.inp, op.prologue, int8, turn);
+    const std::size_t step = chunk_rows(rows, nbytes / rows, turn.rows);
+    std::size_t total = 0;
+    for (const Segment& segment : op.segments) total += ceil_div(program_.tensor(segment.weight).rows, step);
+    for (std::size_t chunk = 0; next(turn, total, chunk);) {
+        std::size_t at = chunk;
+        for (const Segment& segment : op.segments) {
+            const MatrixView& weight = program_.tensor(segment.weight);
+            const std::size_t count = ceil_div(weight.rows, step);
+            if (at < count) {
+                const Piece piece{&weight, segment.int8, at * step, std::min(weight.rows, (at + 1) * step)};
+                linear_piece(op, segment, piece, in, turn);
+                break;
+            }
+            at -= count;
+        }
+    }
+}
+
+void Executor::glu_piece(const GluOp& op, const Input& in, const Turn& turn, std::size_t r0, std::size_t r1) {
+    const Buffer& out = program_.buffer(op.out);
+    const std::size_t n = r1 - r0;
+    float* gate = private_[static_cast<std::size_t>(turn.id)].product;
+    float* up = gate + product_floats_;
+    product(Piece{&program_.tensor(op.gate), op.int8, r0, r1}, in, turn, gate - r0, n);
+    product(Piece{&program_.tensor(op.up), op.up_int8, r0, r1}, in, turn, up - r0, n);
+    for (std::size_t i = 0; i < turn.rows; i++) {
+        program_.ops->glu(op.act, gate + i * n, up + i * n, out.row(i) + r0, n);
+        if (op.quantize) quantize_row(out, i, r0, n);
+    }
+}
+
+void Executor::run_op(const GluOp& op, const Turn& turn) {
+    const MatrixView& gate = program_.tensor(op.gate);
+    const Input in = input(op.inp, op.prologue, op.int8 || op.up_int8, turn);
+    const std::size_t step = chunk_rows(gate.rows, 2 * gate.nbytes / gate.rows, turn.rows);
+    for (std::size_t chunk = 0; next(turn, ceil_div(gate.rows, step), chunk);)
+        glu_piece(op, in, turn, chunk * step, std::min(gate.rows, (chunk + 1) * step));
+}
+
+void Executor::run_op(const LogitsOp& op, const Turn& turn) {
+    const MatrixView& weight = program_.tensor(op.weight);
+    const Input in = input(op.inp, op.prologue, op.int8, turn);
+    const std::size_t step = chunk_rows(weight.rows, weight.nbytes / weight.rows, turn.rows);
+    for (std::size_t chunk = 0; next(turn, ceil_div(weight.rows, step), chunk);) {
+        const Piece piece{&weight, op.int8, chunk * step, std::min(weight.rows, (chunk + 1) * step)};
+        product(piece, in, turn, batch_.out, weight.rows);
+        if (op.scale == 1.0f && op.softcap == 0.0f) continue;
+        for (std::size_t i = 0; i < turn.rows; i++)
+            program_.ops->softcap(batch_.out + i * weight.rows + piece.r0, piece.r1 - piece.r0, op.scale, op.softcap);
+    }
+}
+
+}  // namespace cortiq

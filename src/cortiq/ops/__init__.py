@@ -1,0 +1,1 @@
+"""One operator per module: its equation, a NumPy reference, and the native call with the same result."""
