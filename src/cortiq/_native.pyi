@@ -67,7 +67,9 @@ class Plan:
         max_sequences: int,
         kv_dtype: str,
     ) -> None: ...
-    def tensor(self, owner: object, dtype: int, rows: int, cols: int, address: int, nbytes: int, limit: int) -> int: ...
+    def tensor(
+        self, owner: object, dtype: int, rows: int, cols: int, address: int, nbytes: int, limit: int
+    ) -> int: ...
     def vector(self, values: NDArray[np.float32]) -> int: ...
     def buffer(self, width: int) -> int: ...
     def kv_layer(self, kv_heads: int, head_dim: int, window: int = 0) -> int: ...
@@ -75,7 +77,9 @@ class Plan:
     def rmsnorm(
         self, *, inp: int, out: int, weight: int, eps: float, plus_one: bool = False, accumulate: bool = False
     ) -> None: ...
-    def linear(self, *, inp: int, segments: Sequence[tuple[int, int, int, int]], accumulate: bool = False) -> None: ...
+    def linear(
+        self, *, inp: int, segments: Sequence[tuple[int, int, int, int]], accumulate: bool = False
+    ) -> None: ...
     def rope_append(
         self,
         *,
@@ -140,6 +144,24 @@ def gather(isa: str, dtype_id: int, weight: Any, rows: int, cols: int, row: int)
 def quantize_dequantize(isa: str, x: NDArray[np.float32]) -> NDArray[np.float32]: ...
 def read_probe(buffer: Any) -> int: ...
 
-# Measurements of the machine (csrc/bind/probe.cpp)
-
-def read_seconds(data: NDArray[np.uint8], threads: int) -> float: ...
+# sampling (csrc/bind/sampling.cpp)
+class Sampler:
+    position: int
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        seed: int,
+        logprobs: int,
+        logit_bias: Sequence[tuple[int, float]] = ...,
+        isa: str = "",
+    ) -> None: ...
+    def accept(self, id: int, generated: bool = True) -> None: ...
+    def sample(self, logits: NDArray[np.float32]) -> tuple[int, float, list[tuple[int, float]]]: ...
