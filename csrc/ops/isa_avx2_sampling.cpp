@@ -15,7 +15,7 @@ namespace {
 
 const SamplingScan& sampling_scan_avx2() {
     static constexpr SamplingScan table = {&sampling_avx2::block_maxima, &sampling_avx2::exp_sum,
-                                           &sampling_avx2::exp_negative};
+                                           &sampling_avx2::exp_negative_one};
     return table;
 }
 

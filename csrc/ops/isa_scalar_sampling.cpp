@@ -15,7 +15,7 @@ namespace {
 
 const SamplingScan& sampling_scan_scalar() {
     static constexpr SamplingScan table = {&sampling_scalar::block_maxima, &sampling_scalar::exp_sum,
-                                           &sampling_scalar::exp_negative};
+                                           &sampling_scalar::exp_negative_one};
     return table;
 }
 

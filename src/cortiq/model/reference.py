@@ -109,8 +109,11 @@ def activate(x: F32, activation: Activation) -> F32:
     """silu: x / (1 + exp(-x)). gelu_tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
     v = x.astype(np.float64)
     if activation == "silu":
-        return (v * np.exp(-np.logaddexp(0.0, -v))).astype(np.float32)
-    return (0.5 * v * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (v + 0.044715 * v**3)))).astype(np.float32)
+        y = v * np.exp(-np.logaddexp(0.0, -v))
+    else:
+        y = 0.5 * v * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (v + 0.044715 * v**3)))
+    result: F32 = y.astype(np.float32)
+    return result
 
 
 def cap(x: F32, limit: float) -> F32:
@@ -121,4 +124,5 @@ def cap(x: F32, limit: float) -> F32:
 def softmax(x: F32) -> F32:
     """Over the last axis."""
     e = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
-    return (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    result: F32 = (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    return result
