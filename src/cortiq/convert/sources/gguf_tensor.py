@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from gguf import quants
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Ggml
 from numpy.typing import NDArray
 
@@ -85,7 +86,7 @@ def _decoder(kind: Ggml, name: str) -> Callable[[Bytes], Block]:
     if kind in _PLAIN:
         dtype = _PLAIN[kind]
         return lambda raw: np.ascontiguousarray(raw).view(dtype)
-    block_nbytes = quants.GGML_QUANT_SIZES[kind][1]
+    block_nbytes = GGML_QUANT_SIZES[kind][1]
     try:
         quants.dequantize(np.zeros((1, block_nbytes), np.uint8), kind)
     except NotImplementedError as error:
