@@ -50,7 +50,7 @@ class PlanStats(TypedDict):
     kv_bytes: int
     weight_bytes_per_token: int
     steps: int
-    barriers: int
+    phases: int
     last_step_ns: int
     heap_allocations_last_step: int
     allocations: int

@@ -173,6 +173,22 @@ def test_cancel_from_another_thread() -> None:
     assert code(error) == "cancelled"
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_thousands_of_steps(threads: int) -> None:
+    """Short phases, more threads than processors: hand-overs in every order, sleeping and awake."""
+    small = MODEL.with_shape(windows=(0,), hidden=32, ffn=32)
+    p, expected = small.plan(isa=_native.best_isa(), threads=threads), small.plan(isa=_native.best_isa())
+    a, b = p.new_sequence(), expected.new_sequence()
+    for i in range(1500):
+        if i % 100 == 0:
+            p.truncate(a, 0)
+            expected.truncate(b, 0)
+        if i % 40 == 0:
+            time.sleep(0.0015)  # long enough for workers to fall asleep
+        token = [TOKENS[i % 100]]
+        np.testing.assert_array_equal(run(p, VOCAB, [(a, token)]), run(expected, VOCAB, [(b, token)]))
+
+
 def test_plan_works_after_fork(plan: _native.Plan) -> None:
     s = plan.new_sequence()
     run(plan, VOCAB, [(s, TOKENS[:30])])
