@@ -136,7 +136,7 @@ def main() -> int:
 def prepare(source: Path, peer: Path, folder: Path) -> Iterator[Contest]:
     """Both sides' files of ``source``, made when they are missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = source.stem.split(".")[0]
+    name = source.stem.rpartition(".")[0] or source.stem
     for ours_format, peer_format in FORMATS:
         ours = folder / f"{name}-{ours_format}.cmf"
         theirs = folder / f"{name}-{peer_format}.gguf"
@@ -152,7 +152,8 @@ def prepare(source: Path, peer: Path, folder: Path) -> Iterator[Contest]:
 
 def compare(contest: Contest, tests: list[Test], threads: int, pairs: int, peer: Path) -> Iterator[Row]:
     """One row a test."""
-    with load(contest.ours, threads=threads, context=1024) as model:
+    context = max(test.prompt + test.generated for test in tests)
+    with load(contest.ours, threads=threads, context=context) as model:
         nbytes = token_nbytes(contest.ours)
         for test in tests:
             found: list[Pair] = []

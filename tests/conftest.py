@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-MODELS = ("~/.cache/cortiq-models", "~/.cache/cortiq/sources")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="DIR", help="folder with real .gguf models")
@@ -35,7 +33,7 @@ class SkipWatch:
     def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not report.skipped or hasattr(report, "wasxfail"):
             return
-        if not any(fnmatch.fnmatch(report.nodeid, pattern) for pattern in self.patterns if pattern):
+        if not any(fnmatch.fnmatchcase(report.nodeid, pattern) for pattern in self.patterns if pattern):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.unexpected.append(f"{report.nodeid}: {reason}")
 
@@ -59,9 +57,26 @@ class SkipWatch:
 @pytest.fixture(scope="session")
 def real_gguf(request: pytest.FixtureRequest) -> Path:
     """A real SmolLM2-135M-Instruct GGUF; skips when this machine has none."""
+    from cortiq.settings import Settings
+
     given = request.config.getoption("--models")
-    folders = [Path(f).expanduser() for f in ([given] if given else MODELS)]
+    folders = [Path(given)] if given else [Settings.load().home / "sources", Path.home() / ".cache" / "cortiq-models"]
     for folder in folders:
         for path in sorted(folder.glob("**/*SmolLM2-135M*.gguf")):
             return path
     pytest.skip("no SmolLM2-135M GGUF on this machine; `cortiq pull smollm2` brings one, --models names its folder")
+
+
+@pytest.fixture(scope="session")
+def real_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct as q4_tiled: the file ``cortiq run smollm2`` keeps, else converted for this session."""
+    from cortiq.convert import ConvertOptions, convert
+    from cortiq.settings import Settings
+
+    kept = Settings.load().home / "models" / "smollm2-q4_tiled.cmf"
+    if kept.exists():
+        return kept
+    source: Path = request.getfixturevalue("real_gguf")
+    output = tmp_path_factory.mktemp("real") / "smollm2.cmf"
+    convert(source, output, ConvertOptions(quant="q4_tiled"))
+    return output

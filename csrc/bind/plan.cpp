@@ -73,7 +73,7 @@ nb::dict stats(const BoundPlan& self) {
     result["kv_bytes"] = s.kv_nbytes;
     result["weight_bytes_per_token"] = s.weight_nbytes;
     result["steps"] = s.steps;
-    result["barriers"] = s.barriers;
+    result["phases"] = s.phases;
     result["last_step_ns"] = s.last_step_ns;
     result["heap_allocations_last_step"] = s.last_step_allocations;
     result["allocations"] = s.allocations;

@@ -1,11 +1,13 @@
 #include "core/thread_pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
 #include <ctime>
+#include <string>
 
 #include "core/cpu.h"
 #include "core/error.h"
@@ -33,36 +35,29 @@ void futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value) {
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
 }
 
-constexpr std::int64_t kSpinNs = 60'000;      // a step between two barriers is shorter; longer means preemption
+constexpr std::int64_t kSpinNs = 60'000;       // most phases are shorter; longer means that somebody was preempted
 constexpr std::int64_t kLingerNs = 1'000'000;  // a decode loop comes back sooner, and then nobody has to be woken
 
-}  // namespace
+// What is left of a thread's slab, in one word so that it changes as a whole: chunks [next, end) of a phase. A thread
+// that comes back late compares with a phase that is over and takes nothing.
+struct Slab {
+    static constexpr int kBits = 20;
+    static constexpr std::uint64_t kMask = (std::uint64_t{1} << kBits) - 1;
 
-// The one who sleeps announces itself before it looks at the value again, the one who advances looks for sleepers after
-// it has: with sequential consistency one of the two notices the other.
-void Signal::advance() {
-    value_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst)) futex(value_, FUTEX_WAKE, INT_MAX);
-}
-
-void Signal::wait_beyond(std::uint32_t seen, std::int64_t spin_ns) {
-    if (spin_ns > 0) {
-        for (int i = 0; i < 64; i++) {
-            if (value_.load(std::memory_order_acquire) != seen) return;
-            relax();
-        }
-        const std::int64_t end = now_ns() + spin_ns;
-        do {
-            for (int i = 0; i < 32; i++) {
-                if (value_.load(std::memory_order_acquire) != seen) return;
-                relax();
-            }
-        } while (now_ns() < end);
+    std::uint64_t word;
+    static Slab of(std::uint32_t phase, std::size_t next, std::size_t end) {
+        return {std::uint64_t{phase} << (2 * kBits) | static_cast<std::uint64_t>(end) << kBits | next};
     }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (value_.load(std::memory_order_seq_cst) == seen) futex(value_, FUTEX_WAIT, seen);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
-}
+    bool belongs_to(std::uint32_t phase) const { return (word ^ of(phase, 0, 0).word) >> (2 * kBits) == 0; }
+    std::size_t next() const { return word & kMask; }
+    std::size_t end() const { return (word >> kBits) & kMask; }
+};
+
+struct alignas(64) SharedSlab {
+    std::atomic<std::uint64_t> word{0};
+};
+
+}  // namespace
 
 struct ThreadPool::Worker {
     ThreadPool* pool = nullptr;
@@ -71,12 +66,23 @@ struct ThreadPool::Worker {
 };
 
 struct ThreadPool::Shared {
-    Signal job;      // advances when a run starts, or the pool stops
-    Signal passed;   // advances when all have arrived at a barrier
-    Signal done;     // advances when all workers are through
-    alignas(64) std::atomic<int> arrived{0};
-    alignas(64) std::atomic<int> working{0};
+    explicit Shared(std::size_t threads) : slabs(threads) {}
+    alignas(64) std::atomic<std::uint32_t> phase{0};
+    alignas(64) std::atomic<std::uint32_t> sleepers{0};
+    alignas(64) std::atomic<std::size_t> pending{0};  // chunks of the phase that are not done
+    alignas(64) std::atomic<std::uint32_t> idle{0};   // the phase without chunks that ended the last run
+    std::atomic<bool> stopping{false};
+    std::vector<SharedSlab> slabs;
 };
+
+bool Turn::next(std::size_t& chunk) {
+    if (taken_ == 0)
+        chunk = first_;
+    else if (!pool_.take(id_, phase_, chunk))
+        return false;
+    taken_++;
+    return true;
+}
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
     if (threads < 1 || threads > 1024) throw Error("UsageError", "threads", "threads must be from 1 to 1024");
@@ -85,32 +91,21 @@ ThreadPool::ThreadPool(int threads) : threads_(threads) {
     spin_ns_ = crowded ? 0 : kSpinNs;
     linger_ns_ = crowded ? 0 : kLingerNs;
     workers_.resize(static_cast<std::size_t>(threads - 1));
-    if (threads > 1) start();
+    start();
 }
 
 ThreadPool::~ThreadPool() { stop(); }
 
 void* ThreadPool::entry(void* argument) {
     const Worker* worker = static_cast<const Worker*>(argument);
-    worker->pool->work(worker->id);
+    worker->pool->participate(worker->id);
     return nullptr;
-}
-
-void ThreadPool::work(int id) {
-    // Counted in step with run(): a worker that starts late still sees the first job.
-    Shared& shared = *shared_;
-    for (std::uint32_t seen = 0;; seen++) {
-        shared.job.wait_beyond(seen, linger_ns_);
-        if (call_ == nullptr) return;
-        call_(context_, id);
-        if (shared.working.fetch_sub(1, std::memory_order_acq_rel) == 1) shared.done.advance();
-    }
 }
 
 void ThreadPool::start() {
     // In a forked child the parent's workers do not exist; what they share is abandoned with them.
     if (owner_ != -1) (void)shared_.release();
-    shared_ = std::make_unique<Shared>();
+    shared_ = std::make_unique<Shared>(static_cast<std::size_t>(threads_));
     owner_ = getpid();
     for (std::size_t i = 0; i < workers_.size(); i++) {
         workers_[i] = Worker{this, static_cast<int>(i) + 1, {}};
@@ -128,53 +123,92 @@ void ThreadPool::stop() {
         (void)shared_.release();
         return;
     }
-    call_ = nullptr;
-    shared_->job.advance();
+    shared_->stopping.store(true, std::memory_order_relaxed);
+    publish(0);
     for (Worker& worker : workers_) pthread_join(worker.handle, nullptr);
     shared_.reset();
     owner_ = -1;
 }
 
-void ThreadPool::run(void (*call)(void*, int), void* context) {
-    if (threads_ == 1) return call(context, 0);
-    if (owner_ != getpid()) start();
-    Shared& shared = *shared_;
-    const std::uint32_t seen = shared.done.read();
-    call_ = call;
-    context_ = context;
-    shared.working.store(threads_ - 1, std::memory_order_relaxed);
-    shared.job.advance();
-    call(context, 0);
-    shared.done.wait_beyond(seen, spin_ns_);
-}
-
-void ThreadPool::barrier(int id) {
-    if (id == 0) barriers_++;
-    if (threads_ == 1) return;
-    Shared& shared = *shared_;
-    const std::uint32_t seen = shared.passed.read();
-    if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < threads_)
-        return shared.passed.wait_beyond(seen, spin_ns_);
-    shared.arrived.store(0, std::memory_order_relaxed);
-    shared.passed.advance();
-}
-
-Chunks::Chunks(int threads) : threads_(static_cast<std::size_t>(threads)), counters_(2 * threads_) {}
-
-void Chunks::enter(int id, std::uint64_t phase) {
-    counters_[(phase + 1) % 2 * threads_ + static_cast<std::size_t>(id)].next.store(0, std::memory_order_relaxed);
-}
-
-bool Chunks::take(int id, std::uint64_t phase, std::size_t total, std::size_t& chunk) {
-    Counter* set = counters_.data() + phase % 2 * threads_;
-    for (std::size_t i = 0; i < threads_; i++) {
-        const std::size_t owner = (static_cast<std::size_t>(id) + i) % threads_;
-        const std::size_t begin = total * owner / threads_, end = total * (owner + 1) / threads_;
-        if (begin + set[owner].next.load(std::memory_order_relaxed) >= end) continue;
-        chunk = begin + set[owner].next.fetch_add(1, std::memory_order_relaxed);
-        if (chunk < end) return true;
+// The next chunk of `phase` for thread `id`, if that phase is still on.
+bool ThreadPool::take(int id, std::uint32_t phase, std::size_t& chunk) {
+    std::vector<SharedSlab>& slabs = shared_->slabs;
+    for (std::size_t i = 0; i < slabs.size(); i++) {
+        const std::size_t owner = static_cast<std::size_t>(id) + i;
+        std::atomic<std::uint64_t>& word = slabs[owner < slabs.size() ? owner : owner - slabs.size()].word;
+        Slab slab{word.load(std::memory_order_acquire)};
+        while (slab.belongs_to(phase) && slab.next() < slab.end()) {
+            if (word.compare_exchange_weak(slab.word, slab.word + 1, std::memory_order_acquire)) {
+                chunk = slab.next();
+                return true;
+            }
+        }
     }
     return false;
+}
+
+// Opens the next phase, or with 0 chunks ends the run.
+void ThreadPool::publish(std::size_t total) {
+    Shared& shared = *shared_;
+    const std::uint32_t phase = shared.phase.load(std::memory_order_relaxed) + 1;
+    const std::size_t threads = shared.slabs.size();
+    if (total == 0) shared.idle.store(phase, std::memory_order_relaxed);
+    shared.pending.store(total, std::memory_order_relaxed);
+    phases_ += total != 0;
+    for (std::size_t t = 0; t < threads; t++)
+        shared.slabs[t].word.store(Slab::of(phase, total * t / threads, total * (t + 1) / threads).word,
+                                   std::memory_order_release);
+    // The one who sleeps announces itself before it looks at the phase again, the one who publishes looks for sleepers
+    // after it has: with sequential consistency one of the two notices the other.
+    shared.phase.store(phase, std::memory_order_seq_cst);
+    if (shared.sleepers.load(std::memory_order_seq_cst) != 0 && shared.sleepers.exchange(0) != 0)
+        futex(shared.phase, FUTEX_WAKE, INT_MAX);
+}
+
+void ThreadPool::wait_beyond(std::uint32_t phase) {
+    Shared& shared = *shared_;
+    const std::int64_t spin_ns = shared.idle.load(std::memory_order_relaxed) == phase ? linger_ns_ : spin_ns_;
+    if (spin_ns > 0) {
+        const std::int64_t end = now_ns() + spin_ns;
+        do {
+            for (int i = 0; i < 64; i++) {
+                if (shared.phase.load(std::memory_order_acquire) != phase) return;
+                relax();
+            }
+        } while (now_ns() < end);
+    }
+    // Announced anew each time: whoever wakes the sleepers, be it for an earlier phase, has struck them off.
+    do {
+        shared.sleepers.fetch_add(1, std::memory_order_seq_cst);
+        if (shared.phase.load(std::memory_order_seq_cst) == phase) futex(shared.phase, FUTEX_WAIT, phase);
+    } while (shared.phase.load(std::memory_order_seq_cst) == phase);
+}
+
+// The life of a worker; for the caller of run(), until the run is over.
+void ThreadPool::participate(int id) {
+    Shared& shared = *shared_;
+    for (;;) {
+        const std::uint32_t phase = shared.phase.load(std::memory_order_acquire);
+        std::size_t chunk = 0;
+        if (take(id, phase, chunk)) {
+            Turn turn(*this, id, phase, chunk);
+            work_.work(work_.context, turn);
+            // Whoever finishes the phase opens the next one.
+            if (shared.pending.fetch_sub(turn.taken_, std::memory_order_acq_rel) == turn.taken_)
+                publish(work_.advance(work_.context));
+            continue;
+        }
+        if (shared.stopping.load(std::memory_order_relaxed)) return;
+        if (id == 0 && shared.idle.load(std::memory_order_relaxed) == phase) return;
+        wait_beyond(phase);
+    }
+}
+
+void ThreadPool::run(const Phases& phases) {
+    if (owner_ != getpid()) start();
+    work_ = phases;
+    publish(work_.advance(work_.context));
+    participate(0);
 }
 
 }  // namespace cortiq

@@ -1,35 +1,56 @@
-// Threads that run one function together (SPMD), the barrier between its steps, and shared-out work.
+// Threads that work through phases together. A phase is a number of chunks; the next phase begins when all chunks of
+// the last one are done - not when all threads have arrived. A thread that lost its processor to another process holds
+// up the others only if it happens to be inside a chunk; otherwise they do its share, and it joins the phase it finds
+// when it comes back.
 //
-// A token of a small model has 100 to 150 joins, so waiting spins first: a spinning join costs a few hundred
-// nanoseconds, waking a sleeping thread tens of microseconds. Whoever waits longer sleeps on a futex, which leaves its
-// processor to a sibling that lost its own to another process.
+// A token of a small model has 100 to 150 phases, so waiting spins first: a hand-over between spinning threads costs a
+// few hundred nanoseconds, waking a sleeping one tens of microseconds. Whoever waits longer sleeps on a futex.
 #pragma once
-#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace cortiq {
 
-// A counter others may wait for: spinning for `spin_ns`, then asleep.
-class Signal {
+class ThreadPool;
+
+// What one thread does of one phase.
+class Turn {
 public:
-    std::uint32_t read() const { return value_.load(std::memory_order_acquire); }
-    void advance();  // by one; wakes everybody
-    void wait_beyond(std::uint32_t seen, std::int64_t spin_ns);
+    int id() const { return id_; }
+    // Next chunk for this thread: first from its own contiguous slab, then from the slabs of others. False when none
+    // is left. Whatever belongs to the phase must be touched between a call that returned true and the end of the turn.
+    bool next(std::size_t& chunk);
 
 private:
-    alignas(64) std::atomic<std::uint32_t> value_{0};
-    alignas(64) std::atomic<std::uint32_t> sleepers_{0};
+    friend class ThreadPool;
+    Turn(ThreadPool& pool, int id, std::uint32_t phase, std::size_t first)
+        : pool_(pool), id_(id), phase_(phase), first_(first) {}
+    ThreadPool& pool_;
+    const int id_;
+    const std::uint32_t phase_;
+    std::size_t first_;
+    std::size_t taken_ = 0;
+};
+
+// A sequence of phases. Calls are serialized where it says so, otherwise made by any threads at once.
+struct Phases {
+    void* context;
+    // Number of chunks of the next phase, below kMostChunks; 0 ends the run. By one thread at a time, when everything
+    // before is done.
+    std::size_t (*advance)(void* context);
+    // Works on the phase last advanced to, until turn.next() is false.
+    void (*work)(void* context, Turn& turn);
 };
 
 class ThreadPool {
 public:
+    static constexpr std::size_t kMostChunks = std::size_t{1} << 20;
+
     // `threads` participants, the caller of run() included. Throws Error{"OutOfMemory", "threads"} if they cannot be
     // started.
     explicit ThreadPool(int threads);
@@ -38,50 +59,31 @@ public:
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int threads() const { return threads_; }
-    std::uint64_t barriers() const { return barriers_; }
+    std::uint64_t phases() const { return phases_; }  // run so far; not while a run is on
 
-    // call(context, id) for every id < threads(), id 0 by the caller; returns when all are done. One run at a time.
-    // The first run after fork() starts workers of the child's own.
-    void run(void (*call)(void*, int), void* context);
-
-    // Called by every participant of a run, equally often: nobody returns before all have called.
-    void barrier(int id);
+    // Returns when the last phase is done. One run at a time. After fork() the child starts workers of its own.
+    void run(const Phases& phases);
 
 private:
+    friend class Turn;
     struct Worker;
+    struct Shared;
     static void* entry(void* worker);
-    void work(int id);
+    void participate(int id);
+    bool take(int id, std::uint32_t phase, std::size_t& chunk);
+    void publish(std::size_t total);
+    void wait_beyond(std::uint32_t phase);
     void start();
     void stop();
 
     const int threads_;
-    std::int64_t spin_ns_;       // inside a run
-    std::int64_t linger_ns_;     // between runs
-    pid_t owner_ = -1;           // process whose threads these are; -1: none yet
-    std::uint64_t barriers_ = 0;
+    std::int64_t spin_ns_;    // inside a run
+    std::int64_t linger_ns_;  // between runs
+    pid_t owner_ = -1;        // process whose threads these are; -1: none
+    std::uint64_t phases_ = 0;
+    Phases work_{};  // of the run in progress
     std::vector<Worker> workers_;
-    void (*call_)(void*, int) = nullptr;  // published by the job signal
-    void* context_ = nullptr;
-    struct Shared;
     std::unique_ptr<Shared> shared_;
-};
-
-// Chunks 0 .. total of one phase, shared out: each thread owns a contiguous slab and helps the others when it is
-// through. Two sets of counters alternate, so that phase p can clear what phase p + 1 will use.
-class Chunks {
-public:
-    explicit Chunks(int threads);
-    // Begins phase `phase` for thread `id`: at the same point of every thread, with a barrier before the next phase.
-    void enter(int id, std::uint64_t phase);
-    // Next chunk for thread `id`, or false when none is left.
-    bool take(int id, std::uint64_t phase, std::size_t total, std::size_t& chunk);
-
-private:
-    struct alignas(64) Counter {
-        std::atomic<std::size_t> next{0};
-    };
-    std::size_t threads_;
-    std::vector<Counter> counters_;  // [2][threads]
 };
 
 }  // namespace cortiq

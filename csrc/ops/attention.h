@@ -14,24 +14,49 @@ namespace cortiq::CORTIQ_OPS_NS {
 CORTIQ_INLINE F8 load_kv(const float* p) { return load(p); }
 CORTIQ_INLINE F8 load_kv(const std::uint16_t* p) { return load_half(p); }
 
-// scores[r][0..32) = sum over d of q[r][d] * k[d][0..32)
-template <int R, int V, class T>
-static void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores) {
-    for (std::size_t at = 0; at < kKvBlock; at += 8 * V) {
-        F8 sum[R][V];
-        for (int r = 0; r < R; r++)
-            for (int j = 0; j < V; j++) sum[r][j] = splat(0.0f);
-        for (std::size_t d = 0; d < head_dim; d++) {
-            F8 query[R];
+// sum[r][j] += a[r] * b[j]. The shorter side is held in registers, the longer one passes through: with twelve sums that
+// is what sixteen registers have room for.
+template <int R, int V, class A, class B>
+CORTIQ_INLINE void outer_product(F8 (&sum)[R][V], A a, B b) {
+    if constexpr (R > V) {
+        F8 held[V];
 #pragma GCC unroll 8
-            for (int r = 0; r < R; r++) query[r] = splat(q[static_cast<std::size_t>(r) * head_dim + d]);
+        for (int j = 0; j < V; j++) held[j] = b(j);
 #pragma GCC unroll 8
-            for (int j = 0; j < V; j++) {
-                const F8 key = load_kv(k + d * kKvBlock + at + static_cast<std::size_t>(8 * j));
+        for (int r = 0; r < R; r++) {
+            const F8 passing = a(r);
 #pragma GCC unroll 8
-                for (int r = 0; r < R; r++) sum[r][j] = fma(query[r], key, sum[r][j]);
-            }
+            for (int j = 0; j < V; j++) sum[r][j] = fma(passing, held[j], sum[r][j]);
         }
+    } else {
+        F8 held[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) held[r] = a(r);
+#pragma GCC unroll 8
+        for (int j = 0; j < V; j++) {
+            const F8 passing = b(j);
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) sum[r][j] = fma(held[r], passing, sum[r][j]);
+        }
+    }
+}
+
+// scores[r][key] = sum over d of q[r][d] * k[d][key] for keys [lo, hi) at least
+template <int R, int V, class T>
+CORTIQ_INLINE void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores, std::size_t lo,
+                              std::size_t hi) {
+    for (std::size_t at = lo / (8 * V) * (8 * V); at < hi; at += 8 * V) {
+        F8 sum[R][V];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+            for (int j = 0; j < V; j++) sum[r][j] = splat(0.0f);
+        for (std::size_t d = 0; d < head_dim; d++)
+            outer_product<R, V>(
+                sum, [&](int r) __attribute__((always_inline)) { return splat(q[static_cast<std::size_t>(r) * head_dim + d]); },
+                [&](int j) __attribute__((always_inline)) {
+                    return load_kv(k + d * kKvBlock + at + static_cast<std::size_t>(8 * j));
+                });
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
@@ -49,17 +74,10 @@ CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, 
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
         for (int j = 0; j < V; j++) sum[r][j] = load(sums + static_cast<std::size_t>(r) * width + 8 * j);
-    for (std::size_t key = lo; key < hi; key++) {
-        F8 weight[R];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) weight[r] = splat(p[static_cast<std::size_t>(r) * kKvBlock + key]);
-#pragma GCC unroll 8
-        for (int j = 0; j < V; j++) {
-            const F8 value = load_kv(v + key * width + static_cast<std::size_t>(8 * j));
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) sum[r][j] = fma(weight[r], value, sum[r][j]);
-        }
-    }
+    for (std::size_t key = lo; key < hi; key++)
+        outer_product<R, V>(
+            sum, [&](int r) __attribute__((always_inline)) { return splat(p[static_cast<std::size_t>(r) * kKvBlock + key]); },
+            [&](int j) __attribute__((always_inline)) { return load_kv(v + key * width + static_cast<std::size_t>(8 * j)); });
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
@@ -99,36 +117,36 @@ CORTIQ_INLINE Range visible(std::size_t position, std::size_t window, std::size_
 static void softmax_block(const Rows& rows, std::size_t row, Range range) {
     float* s = rows.scores + row * kKvBlock;
     F8 score[4];
-    F8 best = splat(-INFINITY);
-    for (int j = 0; j < 4; j++) {
-        score[j] = load(s + 8 * j);
-        if (rows.softcap != 0.0f) {
-            const F8 cap = splat(rows.softcap);
-            score[j] = mul(cap, tanh(div(score[j], cap)));
-        }
-        if (range.lo > 0 || range.hi < kKvBlock)
-            score[j] = keep_lanes(score[j], static_cast<int>(range.lo) - 8 * j, static_cast<int>(range.hi) - 8 * j,
-                                  -INFINITY);
-        best = max(best, score[j]);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) score[j] = load(s + 8 * j);
+    if (rows.softcap != 0.0f) {
+        const F8 cap = splat(rows.softcap);
+        for (F8& x : score) x = mul(cap, tanh(div(x, cap)));
     }
-    const float block_top = max_lanes(best), old_top = rows.top[row];
-    const float top = block_top > old_top ? block_top : old_top;
-    F8 sum = splat(0.0f);
-    for (int j = 0; j < 4; j++) {
-        const F8 weight = exp(sub(score[j], splat(top)));
-        store(s + 8 * j, weight);
-        sum = j == 0 ? weight : add(sum, weight);
+    if (range.lo > 0 || range.hi < kKvBlock) {
+        const int lo = static_cast<int>(range.lo), hi = static_cast<int>(range.hi);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) score[j] = keep_lanes(score[j], lo - 8 * j, hi - 8 * j, -INFINITY);
     }
-    if (top == old_top) {  // nothing to rescale: exp(0) is exactly 1
-        rows.total[row] += sum_lanes(sum);
+    const float block_top = max_lanes(max(max(score[0], score[1]), max(score[2], score[3])));
+    const float old_top = rows.top[row], top = block_top > old_top ? block_top : old_top;
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) score[j] = sub(score[j], splat(top));
+    exp_weights(score);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) store(s + 8 * j, score[j]);
+    const float sum = sum_lanes(add(add(score[0], score[1]), add(score[2], score[3])));
+    if (top == old_top) {  // nothing to rescale: e^0 is exactly 1
+        rows.total[row] += sum;
         return;
     }
-    const F8 shrink = exp(splat(old_top - top));
+    F8 shrink[1] = {splat(old_top - top)};
+    exp_weights(shrink);
     float factor[8];
-    store(factor, shrink);
-    rows.total[row] = rows.total[row] * factor[0] + sum_lanes(sum);
+    store(factor, shrink[0]);
+    rows.total[row] = rows.total[row] * factor[0] + sum;
     float* sums = rows.sums + row * rows.width;
-    for (std::size_t c = 0; c < rows.width; c += 8) store(sums + c, mul(load(sums + c), shrink));
+    for (std::size_t c = 0; c < rows.width; c += 8) store(sums + c, mul(load(sums + c), shrink[0]));
     rows.top[row] = top;
 }
 
@@ -159,12 +177,13 @@ template <int R, class T>
 static void block_tile(const Rows& rows, std::size_t row, std::size_t position, std::size_t block_start, const T* k,
                        const T* v) {
     constexpr int V = R <= 3 ? 4 : 2;  // twelve sums at most: with keys and queries they fill sixteen registers
-    score_tile<R, V>(rows.q + row * rows.head_dim, k, rows.head_dim, rows.scores + row * kKvBlock);
     Range ranges[R];
-    for (std::size_t r = 0; r < R; r++) {
+    for (std::size_t r = 0; r < R; r++)
         ranges[r] = visible(position + (row + r) / rows.heads, rows.window, block_start);
+    score_tile<R, V>(rows.q + row * rows.head_dim, k, rows.head_dim, rows.scores + row * kKvBlock, ranges[0].lo,
+                     ranges[R - 1].hi);
+    for (std::size_t r = 0; r < R; r++)
         if (ranges[r].lo < ranges[r].hi) softmax_block(rows, row + r, ranges[r]);
-    }
     value_rows<R, V>(rows, row, ranges, v);
 }
 
@@ -203,7 +222,8 @@ static Rows start_rows(const Attend& job) {
     rows.total = at;
     for (std::size_t r = 0; r < n; r++) {
         const float* q = job.q + r / job.heads * job.q_stride + r % job.heads * rows.head_dim;
-        for (std::size_t d = 0; d < rows.head_dim; d++) rows.q[r * rows.head_dim + d] = q[d] * job.scale;
+        const F8 scale = splat(job.scale);
+        map1(q, rows.q + r * rows.head_dim, rows.head_dim, [&](F8 x) __attribute__((always_inline)) { return mul(x, scale); });
         rows.top[r] = -INFINITY;
         rows.total[r] = 0.0f;
     }
@@ -242,8 +262,9 @@ static void attend(const Attend& job) {
     }
     for (std::size_t r = 0; r < job.queries * job.heads; r++) {
         float* out = job.out + r / job.heads * job.out_stride + r % job.heads * rows.head_dim;
-        const float inverse = 1.0f / rows.total[r];
-        for (std::size_t d = 0; d < rows.head_dim; d++) out[d] = rows.sums[r * rows.width + d] * inverse;
+        const F8 inverse = splat(1.0f / rows.total[r]);
+        map1(rows.sums + r * rows.width, out, rows.head_dim,
+             [&](F8 x) __attribute__((always_inline)) { return mul(x, inverse); });
     }
 }
 

@@ -5,24 +5,54 @@
 
 namespace cortiq::CORTIQ_OPS_NS {
 
-// e^x, at most 1 ulp off: n = round(x / ln 2), e^r by a polynomial of degree 6 (relative error 3e-9 on |r| <= ln2 / 2),
-// then two exact-or-final multiplications by powers of two, so that subnormals and infinity come out right.
+// x[i] = e^(x[i] - n[i] ln 2), for arguments within ln2 / 2: a polynomial of degree 6, relative error 3e-9. Several
+// vectors go through side by side, because one alone waits for its own results most of the time.
+template <int N>
+CORTIQ_INLINE void exp_rest(F8 (&x)[N], const F8 (&n)[N]) {
+    constexpr float kTerms[] = {0.00836885068565607f, 0.041668400168418884f, 0.1666651964187622f, 0.4999999403953552f, 1.0f, 1.0f};
+    F8 p[N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) {
+        x[i] = fma(n[i], splat(-0.693145752f), x[i]);
+        x[i] = fma(n[i], splat(-1.42860677e-06f), x[i]);
+        p[i] = splat(0.0013814320554956794f);
+    }
+#pragma GCC unroll 8
+    for (float term : kTerms)
+#pragma GCC unroll 4
+        for (int i = 0; i < N; i++) p[i] = fma(p[i], x[i], splat(term));
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) x[i] = p[i];
+}
+
+// e^x, at most 1 ulp off: n = round(x / ln 2), e^(x - n ln 2), then two exact-or-final multiplications by powers of two,
+// so that subnormals and infinity come out right.
 CORTIQ_INLINE F8 exp(F8 x) {
     const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     x = min(splat(89.0f), max(splat(-110.0f), x));
-    const F8 n = sub(fma(x, splat(1.44269502f), magic), magic);
-    F8 r = fma(n, splat(-0.693145752f), x);
-    r = fma(n, splat(-1.42860677e-06f), r);
-    F8 p = splat(0.0013814320554956794f);
-    p = fma(p, r, splat(0.00836885068565607f));
-    p = fma(p, r, splat(0.041668400168418884f));
-    p = fma(p, r, splat(0.1666651964187622f));
-    p = fma(p, r, splat(0.4999999403953552f));
-    p = fma(p, r, splat(1.0f));
-    p = fma(p, r, splat(1.0f));
-    const F8 half = fma(n, splat(0.5f), magic);
-    const F8 rest = add(sub(n, sub(half, magic)), magic);
-    return mul(mul(p, exp2_of_biased(half)), exp2_of_biased(rest));
+    const F8 n[1] = {sub(fma(x, splat(1.44269502f), magic), magic)};
+    F8 p[1] = {x};
+    exp_rest(p, n);
+    const F8 half = fma(n[0], splat(0.5f), magic);
+    const F8 rest = add(sub(n[0], sub(half, magic)), magic);
+    return mul(mul(p[0], exp2_of_biased(half)), exp2_of_biased(rest));
+}
+
+// x[i] = e^x[i] for x[i] <= 0, as softmax needs it: 2^-126 below that.
+template <int N>
+CORTIQ_INLINE void exp_weights(F8 (&x)[N]) {
+    const F8 magic = splat(12582912.0f);
+    F8 n[N], power[N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) {
+        x[i] = max(splat(-87.3365479f), x[i]);
+        const F8 biased = fma(x[i], splat(1.44269502f), magic);
+        n[i] = sub(biased, magic);
+        power[i] = exp2_of_biased(biased);
+    }
+    exp_rest(x, n);
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++) x[i] = mul(x[i], power[i]);
 }
 
 // tanh x: x + x^3 q(x^2) below 0.625 (relative error 4e-9), 1 - 2 / (e^2|x| + 1) above.
@@ -38,21 +68,10 @@ CORTIQ_INLINE F8 tanh(F8 x) {
     return with_sign_of(select_less(size, splat(0.625f), small, large), x);
 }
 
-CORTIQ_INLINE float sum_lanes(F8 a) {
-    float v[8];
-    store(v, a);
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
 CORTIQ_INLINE double sum_squares(D8 a) {
     double v[8];
     store_squares(v, a);
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-CORTIQ_INLINE float max_lanes(F8 a) {
-    float v[8], top = -INFINITY;
-    store(v, a);
-    for (float x : v) top = x > top ? x : top;
-    return top;
 }
 
 // The first n < 8 floats at p, zeros behind them.

@@ -89,8 +89,8 @@ struct Ops {
     void (*append)(const KvView& kv, std::size_t position, const float* k, const float* v);
 
     // softmax(scale * q k^T) v with online softmax over blocks of 32 absolute positions in ascending order. A score
-    // adds fma(scale * q_d, k_d) for ascending d. Per block: one maximum, sums rescaled by exp(old - new), probabilities
-    // summed in lanes of 8 (four in a row, lanes as in rmsnorm), values added by fma for ascending keys.
+    // adds fma(scale * q_d, k_d) for ascending d. Per block: one maximum, sums rescaled by exp(old - new), the weights of
+    // keys 8j + i summed over j as (0+1)+(2+3), then over i as in rmsnorm, values added by fma for ascending keys.
     void (*attend)(const Attend& job);
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
+
 namespace cortiq {
 
 namespace {
@@ -14,12 +16,13 @@ std::size_t tile_end(std::size_t position) { return position / kKvBlock * kKvBlo
 }  // namespace
 
 Executor::Executor(Program program)
-    : program_(std::move(program)), pool_(program_.options.threads), chunks_(program_.options.threads) {
+    : program_(std::move(program)), pool_(program_.options.threads) {
     const PlanOptions& o = program_.options;
     cache_ = std::make_unique<KvCache>(program_.layers, KvLimits{o.max_sequences, o.context, o.max_tokens, o.kv_f32});
     allocate();
     tiles_.resize(o.max_tokens);
     wanted_.resize(o.max_tokens);
+    steps_.resize(program_.list.size());
 }
 
 void Executor::allocate() {
@@ -62,9 +65,8 @@ void Executor::allocate() {
                                    reinterpret_cast<float*>(base + spot.attention), Scratch{base + spot.kernel, kernel}});
 }
 
-void Executor::prepare(const Batch& batch) {
-    batch_ = batch;
-    tile_count_ = longest_tile_ = wanted_count_ = 0;
+void Executor::cut_tiles(const Batch& batch) {
+    tile_count_ = longest_tile_ = 0;
     one_tile_each_ = true;
     std::size_t row = 0, end_position = 0;
     for (std::size_t s = 0; s < batch.sequence_count; s++) {
@@ -80,9 +82,24 @@ void Executor::prepare(const Batch& batch) {
         }
         end_position = std::max(end_position, end);
     }
+    for (RopeTable& rope : program_.ropes) rope.ensure(end_position);
+}
+
+void Executor::prepare(const Batch& batch) {
+    batch_ = batch;
+    cut_tiles(batch);
+    wanted_count_ = step_count_ = at_ = 0;
     for (std::size_t i = 0; i < batch.rows; i++)
         if (batch.wanted[i]) wanted_[wanted_count_++] = static_cast<std::uint32_t>(i);
-    for (RopeTable& rope : program_.ropes) rope.ensure(end_position);
+    std::size_t rows = batch.rows;
+    for (const Op& op : program_.list) {
+        const bool select = std::holds_alternative<SelectOp>(op);
+        if (select && wanted_count_ == 0) break;
+        if (skipped(op, rows)) continue;
+        if (chunks(op, rows) >= ThreadPool::kMostChunks) throw Error("Limit", "batch", "the step is too large");
+        steps_[step_count_++] = Step{&op, rows};
+        if (select) rows = wanted_count_;
+    }
 }
 
 bool Executor::skipped(const Op& op, std::size_t rows) const {
@@ -94,27 +111,33 @@ bool Executor::skipped(const Op& op, std::size_t rows) const {
     return false;
 }
 
-void Executor::walk(int id) {
-    // Every thread decides the same from the same data, so all of them meet at the same barriers.
-    Turn turn{id, phase_, batch_.rows};
-    for (const Op& op : program_.list) {
-        if (std::holds_alternative<SelectOp>(op) && wanted_count_ == 0) break;
-        if (skipped(op, turn.rows)) continue;
-        chunks_.enter(id, turn.phase);
-        std::visit([&](const auto& o) { run_op(o, turn); }, op);
-        if (std::holds_alternative<SelectOp>(op)) turn.rows = wanted_count_;
-        if (id == 0) stop_[turn.phase % 2] = cancel_.load(std::memory_order_relaxed);
-        pool_.barrier(id);
-        if (stop_[turn.phase++ % 2]) break;
-    }
-    if (id == 0) phase_ = turn.phase;
+std::size_t Executor::chunks(const Op& op, std::size_t rows) const {
+    if (const auto* linear = std::get_if<LinearOp>(&op)) return chunks_of(*linear, rows);
+    if (const auto* glu = std::get_if<GluOp>(&op)) return chunks_of(*glu, rows);
+    if (const auto* logits = std::get_if<LogitsOp>(&op)) return chunks_of(*logits, rows);
+    if (const auto* attention = std::get_if<AttentionOp>(&op)) return chunks_of(*attention);
+    if (const auto* rope = std::get_if<RopeAppendOp>(&op)) return tile_count_ * rope->kv_heads;
+    if (std::holds_alternative<SelectOp>(op)) return 1;
+    return row_chunks(rows);
 }
 
-void Executor::entry(void* executor, int id) { static_cast<Executor*>(executor)->walk(id); }
+std::size_t Executor::advance(void* executor) {
+    Executor& self = *static_cast<Executor*>(executor);
+    if (self.at_ == self.step_count_ || self.cancel_.load(std::memory_order_relaxed)) return 0;
+    const Step& step = self.steps_[self.at_++];
+    return self.chunks(*step.op, step.rows);
+}
+
+void Executor::work(void* executor, Turn& turn) {
+    Executor& self = *static_cast<Executor*>(executor);
+    const Step& step = self.steps_[self.at_ - 1];
+    Task task{turn, step.rows};
+    std::visit([&](const auto& op) { self.run_op(op, task); }, *step.op);
+}
 
 std::size_t Executor::run(const Batch& batch, bool& finished) {
     prepare(batch);
-    if (!cancel_.load(std::memory_order_relaxed)) pool_.run(entry, this);
+    pool_.run(Phases{this, advance, work});
     finished = !cancel_.exchange(false, std::memory_order_relaxed);
     return wanted_count_;
 }

@@ -1,7 +1,7 @@
-// Runs a compiled program on a batch: all threads walk the list of operators together, with a barrier after each.
+// Runs a compiled program on a batch: an operator is one phase of the thread pool.
 //
-// Work inside an operator is shared out in chunks (Chunks). What one chunk computes does not depend on who computes it
-// nor on what else there is, so neither threads nor batch mates change a row's result.
+// Work inside an operator is shared out in chunks. What one chunk computes does not depend on who computes it nor on
+// what else there is, so neither threads nor batch mates change a row's result.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -59,11 +59,17 @@ private:
         float* attention = nullptr;
         Scratch kernel;
     };
-    // One operator of one step, as one thread sees it.
-    struct Turn {
-        int id;
-        std::uint64_t phase;
+    // One operator of one step.
+    struct Step {
+        const Op* op;
         std::size_t rows;
+    };
+    // The same as one thread sees it.
+    struct Task {
+        Turn& turn;
+        std::size_t rows;
+        std::size_t id() const { return static_cast<std::size_t>(turn.id()); }
+        bool next(std::size_t& chunk) { return turn.next(chunk); }
     };
     // Rows of an operator's input in both forms.
     struct Input {
@@ -80,32 +86,42 @@ private:
 
     void allocate();
     void prepare(const Batch& batch);
-    static void entry(void* executor, int id);
-    void walk(int id);
+    void cut_tiles(const Batch& batch);
+    static std::size_t advance(void* executor);
+    static void work(void* executor, Turn& turn);
     bool skipped(const Op& op, std::size_t rows) const;
-    bool next(const Turn& turn, std::size_t total, std::size_t& chunk) {
-        return chunks_.take(turn.id, turn.phase, total, chunk);
-    }
+
+    // Chunks of an operator over `rows` rows.
+    std::size_t chunks(const Op& op, std::size_t rows) const;
+    static std::size_t row_chunks(std::size_t rows);
+    std::size_t chunks_of(const LinearOp& op, std::size_t rows) const;
+    std::size_t chunks_of(const GluOp& op, std::size_t rows) const;
+    std::size_t chunks_of(const LogitsOp& op, std::size_t rows) const;
+    std::size_t chunks_of(const AttentionOp& op) const;
+
     // Calls f(row) for all rows, shared out.
     template <class F>
-    void for_rows(const Turn& turn, F f);
+    void for_rows(Task& task, F f);
 
-    void run_op(const EmbedOp& op, const Turn& turn);
-    void run_op(const NormOp& op, const Turn& turn);
-    void run_op(const LinearOp& op, const Turn& turn);
-    void run_op(const RopeAppendOp& op, const Turn& turn);
-    void run_op(const AttentionOp& op, const Turn& turn);
-    void run_op(const GluOp& op, const Turn& turn);
-    void run_op(const SelectOp& op, const Turn& turn);
-    void run_op(const LogitsOp& op, const Turn& turn);
-    void run_op(const QuantizeOp& op, const Turn& turn);
+    void run_op(const EmbedOp& op, Task& task);
+    void run_op(const NormOp& op, Task& task);
+    void run_op(const LinearOp& op, Task& task);
+    void run_op(const RopeAppendOp& op, Task& task);
+    void run_op(const AttentionOp& op, Task& task);
+    void run_op(const GluOp& op, Task& task);
+    void run_op(const SelectOp& op, Task& task);
+    void run_op(const LogitsOp& op, Task& task);
+    void run_op(const QuantizeOp& op, Task& task);
 
     void quantize_row(const Buffer& buffer, std::size_t row, std::size_t column, std::size_t width) const;
-    Input input(int buffer, int prologue, bool int8, const Turn& turn);
+    Input input(int buffer, int prologue, bool int8, const Task& task);
     std::size_t chunk_rows(std::size_t weight_rows, std::size_t row_nbytes, std::size_t batch_rows) const;
-    void product(const Piece& piece, const Input& in, const Turn& turn, float* y, std::size_t y_stride);
-    void linear_piece(const LinearOp& op, const Segment& segment, const Piece& piece, const Input& in, const Turn& turn);
-    void glu_piece(const GluOp& op, const Input& in, const Turn& turn, std::size_t r0, std::size_t r1);
+    std::size_t chunk_rows(const LinearOp& op, std::size_t batch_rows) const;
+    std::size_t chunk_rows(const GluOp& op, std::size_t batch_rows) const;
+    std::size_t chunk_rows(const LogitsOp& op, std::size_t batch_rows) const;
+    void product(const Piece& piece, const Input& in, const Task& task, float* y, std::size_t y_stride);
+    void linear_piece(const LinearOp& op, const Segment& segment, const Piece& piece, const Input& in, const Task& task);
+    void glu_piece(const GluOp& op, const Input& in, const Task& task, std::size_t r0, std::size_t r1);
     std::size_t head_parts(const AttentionOp& op) const;
     bool rope_joins(const AttentionOp& op) const;
     void rope_tile(const RopeAppendOp& op, const Tile& tile, std::size_t kv_head);
@@ -114,7 +130,6 @@ private:
     Program program_;
     std::unique_ptr<KvCache> cache_;
     ThreadPool pool_;
-    Chunks chunks_;
     Region memory_;
     std::vector<Private> private_;  // per thread
     std::size_t product_floats_ = 0;
@@ -126,9 +141,9 @@ private:
     bool one_tile_each_ = false;
     std::vector<std::uint32_t> wanted_;  // rows whose logits are wanted
     std::size_t wanted_count_ = 0;
-    std::uint64_t phase_ = 0;
+    std::vector<Step> steps_;  // operators to run, in order
+    std::size_t step_count_ = 0, at_ = 0;
     std::atomic<bool> cancel_{false};
-    bool stop_[2] = {false, false};  // by parity of the phase: written before its barrier, read behind it
 };
 
 }  // namespace cortiq

@@ -139,7 +139,7 @@ PlanStats Plan::stats() const {
     const PlanOptions& options = executor.program().options;
     return PlanStats{isa_name(options.isa),   options.exact,  options.threads,
                      executor.cache().committed_nbytes(), weight_nbytes_, steps_,
-                     executor.pool().barriers(), last_step_ns_, last_step_allocations_, allocation_count()};
+                     executor.pool().phases(), last_step_ns_, last_step_allocations_, allocation_count()};
 }
 
 }  // namespace cortiq

@@ -18,7 +18,7 @@ struct PlanStats {
     int threads;
     std::size_t kv_nbytes;      // committed
     std::size_t weight_nbytes;  // read by one decoded token
-    std::uint64_t steps, barriers;
+    std::uint64_t steps, phases;
     std::int64_t last_step_ns;
     std::uint64_t last_step_allocations;  // calls of operator new, by any thread
     std::uint64_t allocations;            // since the extension was loaded

@@ -27,6 +27,8 @@ bool Executor::rope_joins(const AttentionOp& op) const {
     return op.prologue != kNone && one_tile_each_ && head_parts(op) == 1;
 }
 
+std::size_t Executor::chunks_of(const AttentionOp& op) const { return tile_count_ * op.kv_heads * head_parts(op); }
+
 void Executor::head_rows(const RopeAppendOp& op, const Tile& tile, int buffer, int norm, std::size_t column) {
     const RmsNorm rms{program_.vector(norm), op.head_dim, op.eps, op.plus_one, false};
     for (std::size_t i = 0; i < tile.count; i++) {
@@ -49,16 +51,16 @@ void Executor::rope_tile(const RopeAppendOp& op, const Tile& tile, std::size_t k
         program_.ops->append(kv, tile.position + i, k.row(tile.row + i) + column, v.row(tile.row + i) + column);
 }
 
-void Executor::run_op(const RopeAppendOp& op, const Turn& turn) {
-    for (std::size_t unit = 0; next(turn, tile_count_ * op.kv_heads, unit);)
+void Executor::run_op(const RopeAppendOp& op, Task& task) {
+    for (std::size_t unit = 0; task.next(unit);)
         rope_tile(op, tiles_[unit % tile_count_], unit / tile_count_);
 }
 
-void Executor::run_op(const AttentionOp& op, const Turn& turn) {
+void Executor::run_op(const AttentionOp& op, Task& task) {
     const std::size_t group = op.heads / op.kv_heads, parts = head_parts(op);
     const bool joins = rope_joins(op);
     const Buffer &q = program_.buffer(op.q), &out = program_.buffer(op.out);
-    for (std::size_t unit = 0; next(turn, tile_count_ * op.kv_heads * parts, unit);) {
+    for (std::size_t unit = 0; task.next(unit);) {
         // Head by head, so that neighbours in a slab share keys; the last tiles see most keys and go first.
         const Tile& tile = tiles_[tile_count_ - 1 - unit % tile_count_];
         const std::size_t kv_head = unit / tile_count_ / parts, part = unit / tile_count_ % parts;
@@ -76,7 +78,7 @@ void Executor::run_op(const AttentionOp& op, const Turn& turn) {
             .scale = op.scale,
             .softcap = op.softcap,
             .kv = cache_->view(tile.sequence, static_cast<std::size_t>(op.layer), kv_head),
-            .scratch = private_[static_cast<std::size_t>(turn.id)].attention,
+            .scratch = private_[task.id()].attention,
         });
         if (op.quantize)
             for (std::size_t i = 0; i < tile.count; i++)

@@ -25,14 +25,14 @@ std::size_t Executor::chunk_rows(std::size_t weight_rows, std::size_t row_nbytes
 }
 
 // The rows an operator multiplies: the shared buffer, or this thread's own norm of a few rows.
-Executor::Input Executor::input(int buffer, int prologue, bool int8, const Turn& turn) {
+Executor::Input Executor::input(int buffer, int prologue, bool int8, const Task& task) {
     const Buffer& shared = program_.buffer(buffer);
-    if (prologue == kNone || turn.rows > kPrivateRows) return {shared.data, shared.stride, shared.act};
+    if (prologue == kNone || task.rows > kPrivateRows) return {shared.data, shared.stride, shared.act};
     const NormOp& op = std::get<NormOp>(program_.list[static_cast<std::size_t>(prologue)]);
-    const Private& own = private_[static_cast<std::size_t>(turn.id)];
+    const Private& own = private_[task.id()];
     const Buffer& raw = program_.buffer(op.inp);
     const RmsNorm norm{program_.vector(op.weight), raw.width, op.eps, op.plus_one, false};
-    for (std::size_t i = 0; i < turn.rows; i++) {
+    for (std::size_t i = 0; i < task.rows; i++) {
         float* x = own.norm + i * shared.stride;
         program_.ops->rmsnorm(norm, raw.row(i), x);
         if (int8)
@@ -42,56 +42,64 @@ Executor::Input Executor::input(int buffer, int prologue, bool int8, const Turn&
 }
 
 // y[i * y_stride + r] for the rows of the piece, counted from row 0 of the matrix.
-void Executor::product(const Piece& piece, const Input& in, const Turn& turn, float* y, std::size_t y_stride) {
-    const Scratch scratch = private_[static_cast<std::size_t>(turn.id)].kernel;
+void Executor::product(const Piece& piece, const Input& in, const Task& task, float* y, std::size_t y_stride) {
+    const Scratch scratch = private_[task.id()].kernel;
     if (piece.int8)
-        program_.kernels->linear_int8(*piece.weight, in.act, turn.rows, piece.r0, piece.r1, y, y_stride, scratch);
+        program_.kernels->linear_int8(*piece.weight, in.act, task.rows, piece.r0, piece.r1, y, y_stride, scratch);
     else
-        program_.kernels->linear_f32(*piece.weight, in.x, in.x_stride, turn.rows, piece.r0, piece.r1, y, y_stride, scratch);
+        program_.kernels->linear_f32(*piece.weight, in.x, in.x_stride, task.rows, piece.r0, piece.r1, y, y_stride, scratch);
 }
 
 void Executor::linear_piece(const LinearOp& op, const Segment& segment, const Piece& piece, const Input& in,
-                            const Turn& turn) {
+                            const Task& task) {
     const Buffer& out = program_.buffer(segment.out);
     const float* bias = program_.vector(segment.bias);
     const std::size_t n = piece.r1 - piece.r0;
     if (!op.accumulate) {
-        product(piece, in, turn, out.data + segment.column, out.stride);
+        product(piece, in, task, out.data + segment.column, out.stride);
         if (bias)
-            for (std::size_t i = 0; i < turn.rows; i++)
+            for (std::size_t i = 0; i < task.rows; i++)
                 program_.ops->add(out.row(i) + segment.column + piece.r0, bias + piece.r0, n);
         return;
     }
     // What is added to goes through memory of this thread's own, one block of `n` columns.
-    float* block = private_[static_cast<std::size_t>(turn.id)].product;
-    product(piece, in, turn, block - piece.r0, n);
-    for (std::size_t i = 0; i < turn.rows; i++) {
+    float* block = private_[task.id()].product;
+    product(piece, in, task, block - piece.r0, n);
+    for (std::size_t i = 0; i < task.rows; i++) {
         if (bias) program_.ops->add(block + i * n, bias + piece.r0, n);
         program_.ops->add(out.row(i) + segment.column + piece.r0, block + i * n, n);
     }
 }
 
-void Executor::run_op(const LinearOp& op, const Turn& turn) {
-    bool int8 = false;
+std::size_t Executor::chunk_rows(const LinearOp& op, std::size_t batch_rows) const {
     std::size_t rows = 0, nbytes = 0;
     for (const Segment& segment : op.segments) {
-        const MatrixView& weight = program_.tensor(segment.weight);
-        int8 |= segment.int8;
-        rows += weight.rows;
-        nbytes += weight.nbytes;
+        rows += program_.tensor(segment.weight).rows;
+        nbytes += program_.tensor(segment.weight).nbytes;
     }
-    const Input in = input(op.inp, op.prologue, int8, turn);
-    const std::size_t step = chunk_rows(rows, nbytes / rows, turn.rows);
+    return chunk_rows(rows, nbytes / rows, batch_rows);
+}
+
+std::size_t Executor::chunks_of(const LinearOp& op, std::size_t rows) const {
+    const std::size_t step = chunk_rows(op, rows);
     std::size_t total = 0;
     for (const Segment& segment : op.segments) total += ceil_div(program_.tensor(segment.weight).rows, step);
-    for (std::size_t chunk = 0; next(turn, total, chunk);) {
+    return total;
+}
+
+void Executor::run_op(const LinearOp& op, Task& task) {
+    bool int8 = false;
+    for (const Segment& segment : op.segments) int8 |= segment.int8;
+    const Input in = input(op.inp, op.prologue, int8, task);
+    const std::size_t step = chunk_rows(op, task.rows);
+    for (std::size_t chunk = 0; task.next(chunk);) {
         std::size_t at = chunk;
         for (const Segment& segment : op.segments) {
             const MatrixView& weight = program_.tensor(segment.weight);
             const std::size_t count = ceil_div(weight.rows, step);
             if (at < count) {
                 const Piece piece{&weight, segment.int8, at * step, std::min(weight.rows, (at + 1) * step)};
-                linear_piece(op, segment, piece, in, turn);
+                linear_piece(op, segment, piece, in, task);
                 break;
             }
             at -= count;
@@ -99,36 +107,53 @@ void Executor::run_op(const LinearOp& op, const Turn& turn) {
     }
 }
 
-void Executor::glu_piece(const GluOp& op, const Input& in, const Turn& turn, std::size_t r0, std::size_t r1) {
+void Executor::glu_piece(const GluOp& op, const Input& in, const Task& task, std::size_t r0, std::size_t r1) {
     const Buffer& out = program_.buffer(op.out);
     const std::size_t n = r1 - r0;
-    float* gate = private_[static_cast<std::size_t>(turn.id)].product;
+    float* gate = private_[task.id()].product;
     float* up = gate + product_floats_;
-    product(Piece{&program_.tensor(op.gate), op.int8, r0, r1}, in, turn, gate - r0, n);
-    product(Piece{&program_.tensor(op.up), op.up_int8, r0, r1}, in, turn, up - r0, n);
-    for (std::size_t i = 0; i < turn.rows; i++) {
+    product(Piece{&program_.tensor(op.gate), op.int8, r0, r1}, in, task, gate - r0, n);
+    product(Piece{&program_.tensor(op.up), op.up_int8, r0, r1}, in, task, up - r0, n);
+    for (std::size_t i = 0; i < task.rows; i++) {
         program_.ops->glu(op.act, gate + i * n, up + i * n, out.row(i) + r0, n);
         if (op.quantize) quantize_row(out, i, r0, n);
     }
 }
 
-void Executor::run_op(const GluOp& op, const Turn& turn) {
-    const MatrixView& gate = program_.tensor(op.gate);
-    const Input in = input(op.inp, op.prologue, op.int8 || op.up_int8, turn);
-    const std::size_t step = chunk_rows(gate.rows, 2 * gate.nbytes / gate.rows, turn.rows);
-    for (std::size_t chunk = 0; next(turn, ceil_div(gate.rows, step), chunk);)
-        glu_piece(op, in, turn, chunk * step, std::min(gate.rows, (chunk + 1) * step));
+std::size_t Executor::chunk_rows(const GluOp& op, std::size_t batch_rows) const {
+    const MatrixView &gate = program_.tensor(op.gate), &up = program_.tensor(op.up);
+    return chunk_rows(gate.rows, (gate.nbytes + up.nbytes) / gate.rows, batch_rows);
 }
 
-void Executor::run_op(const LogitsOp& op, const Turn& turn) {
+std::size_t Executor::chunks_of(const GluOp& op, std::size_t rows) const {
+    return ceil_div(program_.tensor(op.gate).rows, chunk_rows(op, rows));
+}
+
+void Executor::run_op(const GluOp& op, Task& task) {
+    const std::size_t rows = program_.tensor(op.gate).rows, step = chunk_rows(op, task.rows);
+    const Input in = input(op.inp, op.prologue, op.int8 || op.up_int8, task);
+    for (std::size_t chunk = 0; task.next(chunk);)
+        glu_piece(op, in, task, chunk * step, std::min(rows, (chunk + 1) * step));
+}
+
+std::size_t Executor::chunk_rows(const LogitsOp& op, std::size_t batch_rows) const {
     const MatrixView& weight = program_.tensor(op.weight);
-    const Input in = input(op.inp, op.prologue, op.int8, turn);
-    const std::size_t step = chunk_rows(weight.rows, weight.nbytes / weight.rows, turn.rows);
-    for (std::size_t chunk = 0; next(turn, ceil_div(weight.rows, step), chunk);) {
+    return chunk_rows(weight.rows, weight.nbytes / weight.rows, batch_rows);
+}
+
+std::size_t Executor::chunks_of(const LogitsOp& op, std::size_t rows) const {
+    return ceil_div(program_.tensor(op.weight).rows, chunk_rows(op, rows));
+}
+
+void Executor::run_op(const LogitsOp& op, Task& task) {
+    const MatrixView& weight = program_.tensor(op.weight);
+    const Input in = input(op.inp, op.prologue, op.int8, task);
+    const std::size_t step = chunk_rows(op, task.rows);
+    for (std::size_t chunk = 0; task.next(chunk);) {
         const Piece piece{&weight, op.int8, chunk * step, std::min(weight.rows, (chunk + 1) * step)};
-        product(piece, in, turn, batch_.out, weight.rows);
+        product(piece, in, task, batch_.out, weight.rows);
         if (op.scale == 1.0f && op.softcap == 0.0f) continue;
-        for (std::size_t i = 0; i < turn.rows; i++)
+        for (std::size_t i = 0; i < task.rows; i++)
             program_.ops->softcap(batch_.out + i * weight.rows + piece.r0, piece.r1 - piece.r0, op.scale, op.softcap);
     }
 }

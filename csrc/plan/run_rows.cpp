@@ -12,11 +12,15 @@ constexpr std::size_t kManyRows = 64, kRowsPerChunk = 8;
 
 }  // namespace
 
+std::size_t Executor::row_chunks(std::size_t rows) {
+    return rows >= kManyRows ? (rows + kRowsPerChunk - 1) / kRowsPerChunk : rows;
+}
+
 template <class F>
-void Executor::for_rows(const Turn& turn, F f) {
-    const std::size_t step = turn.rows >= kManyRows ? kRowsPerChunk : 1;
-    for (std::size_t chunk = 0; next(turn, (turn.rows + step - 1) / step, chunk);)
-        for (std::size_t i = chunk * step; i < turn.rows && i < (chunk + 1) * step; i++) f(i);
+void Executor::for_rows(Task& task, F f) {
+    const std::size_t step = task.rows >= kManyRows ? kRowsPerChunk : 1;
+    for (std::size_t chunk = 0; task.next(chunk);)
+        for (std::size_t i = chunk * step; i < task.rows && i < (chunk + 1) * step; i++) f(i);
 }
 
 void Executor::quantize_row(const Buffer& buffer, std::size_t row, std::size_t column, std::size_t width) const {
@@ -24,31 +28,32 @@ void Executor::quantize_row(const Buffer& buffer, std::size_t row, std::size_t c
                                buffer.act_row(row));
 }
 
-void Executor::run_op(const EmbedOp& op, const Turn& turn) {
+void Executor::run_op(const EmbedOp& op, Task& task) {
     const MatrixView& weight = program_.tensor(op.weight);
     const Buffer& out = program_.buffer(op.out);
-    for_rows(turn, [&](std::size_t i) {
+    for_rows(task, [&](std::size_t i) {
         program_.kernels->gather(weight, static_cast<std::size_t>(batch_.tokens[i]), out.row(i));
         if (op.scale != 1.0f) program_.ops->scale(out.row(i), out.width, op.scale);
     });
 }
 
-void Executor::run_op(const NormOp& op, const Turn& turn) {
+void Executor::run_op(const NormOp& op, Task& task) {
     const Buffer &in = program_.buffer(op.inp), &out = program_.buffer(op.out);
     const RmsNorm norm{program_.vector(op.weight), in.width, op.eps, op.plus_one, op.accumulate};
-    for_rows(turn, [&](std::size_t i) {
+    for_rows(task, [&](std::size_t i) {
         program_.ops->rmsnorm(norm, in.row(i), out.row(i));
         if (op.quantize) quantize_row(out, i, 0, out.width);
     });
 }
 
-void Executor::run_op(const QuantizeOp& op, const Turn& turn) {
+void Executor::run_op(const QuantizeOp& op, Task& task) {
     const Buffer& buffer = program_.buffer(op.buffer);
-    for_rows(turn, [&](std::size_t i) { quantize_row(buffer, i, 0, buffer.width); });
+    for_rows(task, [&](std::size_t i) { quantize_row(buffer, i, 0, buffer.width); });
 }
 
-void Executor::run_op(const SelectOp& op, const Turn& turn) {
-    if (turn.id != 0) return;
+void Executor::run_op(const SelectOp& op, Task& task) {
+    std::size_t only = 0;
+    if (!task.next(only)) return;
     // Wanted rows move up, in ascending order: none is overwritten before it has moved.
     for (int index : op.buffers) {
         const Buffer& buffer = program_.buffer(index);

@@ -42,6 +42,16 @@ CORTIQ_INLINE F8 keep_lanes(F8 a, int lo, int hi, float fill) {
                                         _mm256_cmpgt_epi32(lane, _mm256_set1_epi32(hi - 1)));
     return {_mm256_blendv_ps(a.v, _mm256_set1_ps(fill), _mm256_castsi256_ps(out))};
 }
+CORTIQ_INLINE float sum_lanes(F8 a) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+CORTIQ_INLINE float max_lanes(F8 a) {
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 CORTIQ_INLINE F8 exp2_of_biased(F8 a) {
     const __m256i n = _mm256_sub_epi32(_mm256_castps_si256(a.v), _mm256_set1_epi32(0x4b400000 - 127));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(n, 23))};

@@ -48,6 +48,15 @@ CORTIQ_INLINE F8 with_sign_of(F8 magnitude, F8 sign) {
 CORTIQ_INLINE F8 select_less(F8 a, F8 b, F8 x, F8 y) { CORTIQ_LANES(a.v[i] < b.v[i] ? x.v[i] : y.v[i]); }
 // Lanes lo <= i < hi of a, `fill` elsewhere.
 CORTIQ_INLINE F8 keep_lanes(F8 a, int lo, int hi, float fill) { CORTIQ_LANES(lo <= i && i < hi ? a.v[i] : fill); }
+// The sum ((0+4)+(2+6)) + ((1+5)+(3+7)), and the largest in the same order.
+CORTIQ_INLINE float sum_lanes(F8 a) {
+    return ((a.v[0] + a.v[4]) + (a.v[2] + a.v[6])) + ((a.v[1] + a.v[5]) + (a.v[3] + a.v[7]));
+}
+CORTIQ_INLINE float larger(float a, float b) { return a > b ? a : b; }
+CORTIQ_INLINE float max_lanes(F8 a) {
+    return larger(larger(larger(a.v[0], a.v[4]), larger(a.v[2], a.v[6])),
+                  larger(larger(a.v[1], a.v[5]), larger(a.v[3], a.v[7])));
+}
 // 2^n for a lane that holds 1.5 * 2^23 + n.
 CORTIQ_INLINE F8 exp2_of_biased(F8 a) {
     CORTIQ_LANES(std::bit_cast<float>((std::bit_cast<std::uint32_t>(a.v[i]) - 0x4b400000u + 127u) << 23));

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,13 @@ def tracked() -> list[Path]:
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return [ROOT / name for name in run.stdout.split("\0") if name and (ROOT / name).is_file()]
-    skipped = {"build", "dist", ".venv", ".git", "__pycache__"}
-    return [p for p in ROOT.rglob("*") if p.is_file() and not skipped & set(p.relative_to(ROOT).parts)]
+
+    def ours(path: Path) -> bool:
+        folders = path.relative_to(ROOT).parts[:-1]
+        hidden = any(part.startswith(".") and part != ".ci" for part in folders)
+        return not hidden and not {"build", "dist", "__pycache__"} & set(folders) and path.suffix != ".so"
+
+    return [path for path in ROOT.rglob("*") if path.is_file() and ours(path)]
 
 
 def test_structure_lists_every_package() -> None:
@@ -35,6 +42,38 @@ def test_structure_lists_nothing_that_is_gone() -> None:
     listed = re.findall(r"^`?([a-z_/]+)/`? ", text, re.M)
     assert listed
     assert not [name for name in listed if not ((SOURCE / name).is_dir() or (ROOT / name).is_dir())]
+
+
+def test_generated_pages_are_current() -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "tools" / "generate_docs.py", "--check"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_readme_starts_with_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    first, second = re.findall(r"^```sh\n(.*?)\n```$", text, re.M | re.S)[:2]
+    assert first.startswith("python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/cortiq run smollm2 ")
+    assert second == '.venv/bin/pip install ".[test]" && .venv/bin/pytest'
+
+
+def test_readme_example_runs(
+    real_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert len(code.splitlines()) <= 12
+    (tmp_path / "smollm2.cmf").symlink_to(real_model)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert out.startswith("576 272 ")  # hidden size and tensors of the model the example names
+    assert len(out.split()) > 20  # what a model of this size says of France is its own affair
 
 
 @pytest.mark.parametrize("name", ["layout", "operator", "family", "command"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
+
 from cortiq import _native
 from cortiq.layouts import layout
 from cortiq.ops import attention, embed, ffn, norm, rope
-from numpy.typing import NDArray
 
 __all__ = ["Shape", "TinyModel", "run"]
 
@@ -126,7 +127,15 @@ class TinyModel:
             plan.rmsnorm(inp=h, out=x, weight=v[f"{i}.norm1"], **rms)
             plan.linear(inp=x, segments=[segment("q", q), segment("k", k), segment("v", value)])
             plan.rope_append(
-                q=q, k=k, v=value, kv=kv, inv_freq=v["inv_freq"], q_norm=qk("q_norm"), k_norm=qk("k_norm"), **dims, **rms
+                q=q,
+                k=k,
+                v=value,
+                kv=kv,
+                inv_freq=v["inv_freq"],
+                q_norm=qk("q_norm"),
+                k_norm=qk("k_norm"),
+                **dims,
+                **rms,
             )
             plan.attention(q=q, out=a, kv=kv, scale=s.head_dim**-0.5, softcap=s.attention_softcap, **dims)
             plan.linear(inp=a, segments=[segment("o", out)], accumulate=not s.sandwich)
@@ -182,7 +191,13 @@ def _tensor(plan: _native.Plan, m: Matrix) -> int:
     address = m.payload.ctypes.data
     rows, cols = m.values.shape
     return plan.tensor(
-        owner=m.payload, dtype=m.dtype, rows=rows, cols=cols, address=address, nbytes=m.payload.nbytes, limit=address + m.payload.nbytes
+        owner=m.payload,
+        dtype=m.dtype,
+        rows=rows,
+        cols=cols,
+        address=address,
+        nbytes=m.payload.nbytes,
+        limit=address + m.payload.nbytes,
     )
 
 

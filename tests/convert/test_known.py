@@ -68,7 +68,8 @@ class FakeHub(BaseHTTPRequestHandler):
             self.answer_json(entries)
         else:
             data = self.server.files[self.path.partition(f"/resolve/{COMMIT}/")[2]]  # type: ignore[attr-defined]
-            headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": COMMIT}
+            stated = hashlib.sha256(self.server.lie + data).hexdigest()  # type: ignore[attr-defined]
+            headers = {"ETag": f'"{stated}"', "X-Repo-Commit": COMMIT}
             self.answer(200, data, headers)
 
     def answer_json(self, value: object) -> None:
@@ -90,7 +91,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     import huggingface_hub.constants as constants
 
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
-    server.files, server.status, server.seen = dict(FILES), 200, []
+    server.files, server.status, server.seen, server.lie = dict(FILES), 200, [], b""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
@@ -291,6 +292,15 @@ def test_a_repository_without_a_checkpoint(hub: Any, tmp_path: Path) -> None:
         known.resolve(f"org/tiny@{COMMIT}", tmp_path)
 
 
+def test_weights_that_are_not_what_the_hub_states(hub: Any, tmp_path: Path) -> None:
+    hub.lie = b"another file"
+    with pytest.raises(NetworkError, match="not the file the hub states"):
+        known.resolve("org/tiny", tmp_path)
+    hub.lie = b""
+    source = known.resolve("org/tiny", tmp_path)
+    assert (source.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
 def test_an_unreachable_hub_is_told_apart_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub.constants as constants
 
@@ -315,6 +325,6 @@ def test_unknown_names(name: str, hint: str, tmp_path: Path) -> None:
 
 
 def test_references() -> None:
-    assert known.is_reference("org/name")
-    assert known.is_reference("org/name@refs/pr/1")
-    assert not any(map(known.is_reference, ["name", "a/b/c", "../x", "/abs", "org/", "org/name@"]))
+    assert known.is_repository("org/name")
+    assert known.is_repository("org/name@refs/pr/1")
+    assert not any(map(known.is_repository, ["name", "a/b/c", "../x", "/abs", "org/", "org/name@"]))

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
 from cortiq import _native
 from cortiq.errors import ShapeMismatch, UsageError
 from cortiq.ops import attention
-from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from cortiq import _native
 from cortiq.layouts import layout
 from cortiq.ops import embed

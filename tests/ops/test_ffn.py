@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
 from cortiq import _native
 from cortiq.errors import ShapeMismatch, UsageError
 from cortiq.ops import ffn
-from numpy.typing import NDArray
 
 
 def on_every_isa(call: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:

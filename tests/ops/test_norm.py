@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from cortiq import _native
 from cortiq.errors import ShapeMismatch, UsageError
 from cortiq.ops import norm

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from cortiq import _native
 from cortiq.errors import Bounds, CortiqError, Limit, ShapeMismatch, UnsupportedFeature, UsageError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from builders.tiny_plan import Shape, TinyModel, run
 from cortiq import _native
 

@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from builders.tiny_plan import Shape, TinyModel, run
-from cortiq import _native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from builders.tiny_plan import Shape, TinyModel, run
+from cortiq import _native
 
 VOCAB = 101
 SHAPES = (

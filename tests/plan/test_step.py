@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+
 from builders.tiny_plan import Shape, TinyModel, run
 from cortiq import _native
 from cortiq.errors import CortiqError, Limit, ShapeMismatch, UnsupportedFeature, UsageError
@@ -112,7 +113,9 @@ def test_refused_batches(plan: _native.Plan) -> None:
     with pytest.raises(UsageError):
         run(plan, VOCAB, [(3, [1])])
     with pytest.raises(UsageError):
-        plan.step(*(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32))
+        plan.step(
+            *(np.array(a, np.int32) for a in ([s], [2], [1])), np.ones(1, np.uint8), np.zeros((1, VOCAB), np.float32)
+        )
     with pytest.raises(ShapeMismatch):
         run(plan, VOCAB - 1, [(s, [1])])
     arrays = [np.array(a, np.int32) for a in ([s], [2], [1, 2])]
@@ -158,11 +161,32 @@ def test_cancel_from_another_thread() -> None:
     whole = time.monotonic() - start
     timer = threading.Timer(whole / 8, p.cancel)
     timer.start()
-    with pytest.raises(CortiqError):
+
+    def again_and_again() -> None:
         for _ in range(50):
             p.truncate(s, 0)
             run(p, VOCAB, [(s, TOKENS)])
+
+    with pytest.raises(CortiqError) as error:
+        again_and_again()
     timer.join()
+    assert code(error) == "cancelled"
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_thousands_of_steps(threads: int) -> None:
+    """Short phases, more threads than processors: hand-overs in every order, sleeping and awake."""
+    small = MODEL.with_shape(windows=(0,), hidden=32, ffn=32)
+    p, expected = small.plan(isa=_native.best_isa(), threads=threads), small.plan(isa=_native.best_isa())
+    a, b = p.new_sequence(), expected.new_sequence()
+    for i in range(1500):
+        if i % 100 == 0:
+            p.truncate(a, 0)
+            expected.truncate(b, 0)
+        if i % 40 == 0:
+            time.sleep(0.0015)  # long enough for workers to fall asleep
+        token = [TOKENS[i % 100]]
+        np.testing.assert_array_equal(run(p, VOCAB, [(a, token)]), run(expected, VOCAB, [(b, token)]))
 
 
 def test_plan_works_after_fork(plan: _native.Plan) -> None:

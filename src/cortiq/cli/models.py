@@ -21,8 +21,6 @@ from cortiq.settings import Settings
 if TYPE_CHECKING:
     from cortiq.engine.model import Model
 
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-
 
 def resolve(model: str, quant: str, console: Console) -> Path:
     """The .cmf file that ``model`` means, made if it has to be, with a line about each thing done.
@@ -72,7 +70,7 @@ def source_of(model: str, console: Console) -> Path:
         return path
     from cortiq.convert import known
 
-    if model not in known.KNOWN and not REPOSITORY.fullmatch(model):
+    if model not in known.KNOWN and not known.is_repository(model):
         near = difflib.get_close_matches(model, known.KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; known names are {', '.join(known.KNOWN)}"
         raise UsageError(f"there is no file, folder or known model {model}{hint}", code="model")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import socket
 import threading
 import urllib.request
@@ -94,6 +96,7 @@ def download_snapshot(source: HubRepo, progress: Callable[[int, int], None]) -> 
             else f"the hub answered: {_one_line(answer)}"
         )
         raise NetworkError(said, code="hub") from error
+    _check_weights(snapshot)
     if not _is_checkpoint(snapshot):
         raise NetworkError(f"{source} holds no config.json and safetensors files", code="content")
     return snapshot
@@ -130,6 +133,25 @@ def unreachable() -> str | None:
 
 def _is_checkpoint(folder: Path) -> bool:
     return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+
+
+def _check_weights(snapshot: Path) -> None:
+    """Large files are kept under the SHA-256 the hub states for them; one that does not have it is removed."""
+    for file in sorted(snapshot.glob("*.safetensors")):
+        blob = file.resolve()
+        if not re.fullmatch("[0-9a-f]{64}", blob.name):
+            continue
+        with blob.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != blob.name:
+            file.unlink()
+            blob.unlink(missing_ok=True)
+            raise NetworkError(
+                f"{file.name} as downloaded is not the file the hub states",
+                code="sha256",
+                expected=blob.name,
+                found=found,
+            )
 
 
 def _one_line(error: BaseException) -> str:

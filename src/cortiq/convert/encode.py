@@ -66,7 +66,8 @@ class EncodePool:
         last = 0
         while last < rows:
             block, planes = self._next()
-            assert block.entry is entry and block.first == last
+            if block.entry is not entry or block.first != last:
+                raise AssertionError("tensors were not consumed in the order they were planned")
             last = block.last
             yield planes[0].reshape(-1)
             later.append(planes[1:])

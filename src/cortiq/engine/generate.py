@@ -98,8 +98,7 @@ class _Loop:
 
     def run(self) -> Generator[Chunk, None, None]:
         job, sequence = self._job, self._sequence
-        for token in job.prompt:
-            self._sampler.accept(token, generated=False)
+        self._sampler.accept_prompt(job.prompt)
         begun = time.perf_counter()
         cached = sequence.rewind(job.prompt)
         logits = sequence.prefill(job.prompt[cached:])

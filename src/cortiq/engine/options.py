@@ -21,7 +21,8 @@ class GenerateOptions(TypedDict, total=False):
 
     ``max_tokens`` None: until the context is full. ``temperature`` 0 is greedy, and then penalties apply only when
     they are given. ``logprobs`` n >= 1 reports every token's log-probability and those of the n likeliest.
-    ``ignore_eos`` treats stop ids as ordinary tokens. Sampling options left out come from the file.
+    ``logit_bias`` adds to the logits of ids. ``ignore_eos`` treats stop ids as ordinary tokens. Sampling options left
+    out come from the file.
     """
 
     max_tokens: int | None
@@ -34,6 +35,7 @@ class GenerateOptions(TypedDict, total=False):
     frequency_penalty: float
     seed: int | None
     logprobs: int
+    logit_bias: Mapping[int, float]
     stop: str | Sequence[str]
     ignore_eos: bool
 

@@ -15,14 +15,16 @@ from cortiq.model.facts import EMBEDDING, FINAL_NORM, Activation, AttentionFacts
 
 F32 = NDArray[np.float32]
 Load = Callable[[str], F32]
+Linear = Callable[[F32, str], F32]
 
 
-def forward(facts: ModelFacts, load: Load, tokens: Sequence[int]) -> F32:
+def forward(facts: ModelFacts, load: Load, tokens: Sequence[int], linear: Linear | None = None) -> F32:
     """Logits f32 [n, vocab] of every position of one sequence of n ``tokens``.
 
-    ``load`` gives a tensor by name, decoded to f32 in its stored shape. Raises UsageError for an id outside the
-    vocabulary.
+    ``load`` gives a tensor by name, decoded to f32 in its stored shape. ``linear`` computes x W^T for x f32 [n, cols]
+    and a matrix by name, to try another arithmetic. Raises UsageError for an id outside the vocabulary.
     """
+    product = linear or (lambda x, name: x @ load(name).T)
     ids = np.asarray(tokens, np.int64)
     if ids.ndim != 1 or ids.size == 0 or ids.min() < 0 or ids.max() >= facts.vocab:
         raise UsageError(f"tokens must be one or more ids from 0 to {facts.vocab - 1}", code="tokens")
@@ -32,15 +34,15 @@ def forward(facts: ModelFacts, load: Load, tokens: Sequence[int]) -> F32:
 
     h = load(EMBEDDING)[ids] * np.float32(facts.embed_scale)
     for layer in facts.layers:
-        mixed = attention(layer.mixer, load, norm(h, f"{layer.prefix}input_layernorm.weight"), norm)
+        mixed = attention(layer.mixer, load, product, norm(h, f"{layer.prefix}input_layernorm.weight"), norm)
         if layer.sandwich:
             mixed = norm(mixed, f"{layer.prefix}post_attention_layernorm.weight")
         h = h + mixed
-        out = feed_forward(layer.ffn, load, norm(h, layer.ffn_norm))
+        out = feed_forward(layer.ffn, product, norm(h, layer.ffn_norm))
         if layer.sandwich:
             out = norm(out, f"{layer.prefix}post_feedforward_layernorm.weight")
         h = h + out
-    logits = norm(h, FINAL_NORM) @ load(facts.head).T * np.float32(facts.logit_scale)
+    logits = product(norm(h, FINAL_NORM), facts.head) * np.float32(facts.logit_scale)
     return cap(logits, facts.logit_softcap)
 
 
@@ -64,12 +66,12 @@ def rotate(x: F32, rope: RopeFacts) -> F32:
     return turned
 
 
-def attention(facts: AttentionFacts, load: Load, x: F32, norm: Callable[[F32, str], F32]) -> F32:
+def attention(facts: AttentionFacts, load: Load, linear: Linear, x: F32, norm: Callable[[F32, str], F32]) -> F32:
     """Causal grouped-query attention of x [n, hidden], after ``o_proj``: [n, hidden]."""
     n = x.shape[0]
 
     def project(part: str, heads: int) -> F32:
-        y = x @ load(f"{facts.prefix}{part}_proj.weight").T
+        y = linear(x, f"{facts.prefix}{part}_proj.weight")
         if facts.qkv_bias:
             y = y + load(f"{facts.prefix}{part}_proj.bias").reshape(-1)
         return y.reshape(n, heads, facts.head_dim)
@@ -85,7 +87,7 @@ def attention(facts: AttentionFacts, load: Load, x: F32, norm: Callable[[F32, st
     scores = cap(np.einsum("ihd,jhd->hij", q, k) * np.float32(facts.scale), facts.softcap)
     probabilities = softmax(np.where(visible(n, facts.window), scores, np.float32(-np.inf)))
     mixed: F32 = np.einsum("hij,jhd->ihd", probabilities, v).reshape(n, facts.query_width)
-    out: F32 = mixed @ load(f"{facts.prefix}o_proj.weight").T
+    out = linear(mixed, f"{facts.prefix}o_proj.weight")
     return out + load(f"{facts.prefix}o_proj.bias").reshape(-1) if facts.output_bias else out
 
 
@@ -96,20 +98,22 @@ def visible(n: int, window: int) -> NDArray[np.bool_]:
     return seen & (i - j < window) if window else seen
 
 
-def feed_forward(facts: DenseFacts, load: Load, x: F32) -> F32:
+def feed_forward(facts: DenseFacts, linear: Linear, x: F32) -> F32:
     """down(act(gate x) * (up x)) of x [n, hidden]."""
-    gate = activate(x @ load(f"{facts.prefix}gate_proj.weight").T, facts.activation)
-    up = x @ load(f"{facts.prefix}up_proj.weight").T
-    result: F32 = (gate * up) @ load(f"{facts.prefix}down_proj.weight").T
-    return result
+    gate = activate(linear(x, f"{facts.prefix}gate_proj.weight"), facts.activation)
+    up = linear(x, f"{facts.prefix}up_proj.weight")
+    return linear(gate * up, f"{facts.prefix}down_proj.weight")
 
 
 def activate(x: F32, activation: Activation) -> F32:
     """silu: x / (1 + exp(-x)). gelu_tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
     v = x.astype(np.float64)
     if activation == "silu":
-        return (v * np.exp(-np.logaddexp(0.0, -v))).astype(np.float32)
-    return (0.5 * v * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (v + 0.044715 * v**3)))).astype(np.float32)
+        y = v * np.exp(-np.logaddexp(0.0, -v))
+    else:
+        y = 0.5 * v * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (v + 0.044715 * v**3)))
+    result: F32 = y.astype(np.float32)
+    return result
 
 
 def cap(x: F32, limit: float) -> F32:
@@ -120,4 +124,5 @@ def cap(x: F32, limit: float) -> F32:
 def softmax(x: F32) -> F32:
     """Over the last axis."""
     e = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
-    return (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    result: F32 = (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    return result

@@ -28,7 +28,8 @@ def reference(gate: F32, up: F32, *, act: str) -> F32:
     exponent = {"silu": v, "gelu_tanh": 2 * u}[act]
     with np.errstate(over="ignore"):
         gated = v / (1 + np.exp(-exponent))
-    return (gated * up).astype(np.float32)
+    result: F32 = (gated * up).astype(np.float32)
+    return result
 
 
 def native(gate: F32, up: F32, *, act: str, isa: str) -> F32:

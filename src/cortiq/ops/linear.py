@@ -71,7 +71,7 @@ def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:
     padded = np.zeros((m, groups * GROUP), np.float32)
     padded[:, :k] = x
     grouped = padded.reshape(m, groups, GROUP)
-    finite = np.isfinite(grouped).all(axis=2)
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(grouped).all(axis=2))
     largest = np.abs(np.where(finite[..., None], grouped, 0)).max(axis=2)
     live = largest >= _TINY
     inverse = np.where(live, np.float32(127) / np.where(live, largest, 1), 0).astype(np.float32)

@@ -23,7 +23,8 @@ def reference(x: F32, weight: F32, eps: float, *, plus_one: bool = False) -> F32
     mean = np.mean(np.square(x.astype(np.float64)), axis=-1, keepdims=True)
     inverse = (1.0 / np.sqrt(mean + np.float64(np.float32(eps)))).astype(np.float32)
     scaled = x * inverse * (np.float32(1) + weight if plus_one else weight)
-    return scaled.astype(np.float32)
+    result: F32 = scaled.astype(np.float32)
+    return result
 
 
 def native(x: F32, weight: F32, eps: float, *, plus_one: bool = False, isa: str) -> F32:

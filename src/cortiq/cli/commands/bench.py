@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,12 +83,12 @@ def _measured(console: Console, paths: list[str], given: dict[str, Any]) -> Iter
 def _alone(test: Test, plan: Plan) -> Plan:
     """A plan of one test, so that its row can be shown when it is done."""
     both = test.n_prompt > 0 and test.n_gen > 0
-    return Plan(
+    return replace(
+        plan,
         n_prompt=() if both else (test.n_prompt,),
         n_gen=() if both else (test.n_gen,),
         pairs=((test.n_prompt, test.n_gen),) if both else (),
         n_depth=(test.n_depth,),
-        repetitions=plan.repetitions,
     )
 
 

@@ -1,4 +1,4 @@
-"""Gemma 3, the language model: four norms a layer, query and key norms, windows with a rotary base of their own (SPEC 2)."""
+"""Gemma 3, the language model: four norms a layer, query and key norms, windows with their own base (SPEC 2)."""
 
 from types import MappingProxyType
 

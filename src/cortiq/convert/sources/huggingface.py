@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from cortiq.convert.chat import chat_of_huggingface, generation_defaults
 from cortiq.convert.families import Family, family_of_model_type
 from cortiq.convert.huggingface_arch import arch_of_config
 from cortiq.convert.json_file import read_json
 from cortiq.convert.names import Placement, check_shape, place_huggingface
 from cortiq.convert.source import Source, SourceTensor
+from cortiq.convert.sources.common import drop_zero_biases, settle_tying
 from cortiq.convert.sources.safetensors_file import SafetensorsFile
-from cortiq.errors import MissingTensor, SourceError, UnsupportedArch
+from cortiq.errors import SourceError
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_EMBEDDING = "model.embed_tokens.weight"
-_HEAD = "lm_head.weight"
-_COMPARE_ROWS = 4096
 
 
 def open_huggingface(folder: Path) -> Source:
@@ -58,8 +54,8 @@ def _assemble(
         tensor = by_name[place.source_name].tensor(place.source_name, place.name, place.rule)
         check_shape(place, tensor.shape, arch)
         tensors[place.name] = tensor
-    notes += _drop_zero(tensors)
-    notes += _tie(tensors, arch)
+    notes += drop_zero_biases(tensors)
+    notes += settle_tying(tensors, arch)
     tokenizer_json = _optional_bytes(folder / "tokenizer.json")
     tokenizer_config, chat_notes = chat_of_huggingface(folder, config, tokenizer_json)
     return Source(
@@ -124,55 +120,6 @@ def _left_out_note(placement: Placement) -> list[str]:
         return []
     prefixes = sorted({name.split(".")[0] if name.count(".") else name for name in placement.left_out})
     return [f"left out {len(placement.left_out)} tensors that are not of the language model ({', '.join(prefixes)})"]
-
-
-def _drop_zero(tensors: dict[str, SourceTensor]) -> list[str]:
-    """Take out the biases that can only be executed as zero. Raises UnsupportedArch for one that is not."""
-    dropped = 0
-    for name, tensor in list(tensors.items()):
-        if not tensor.rule.zero:
-            continue
-        if np.any(tensor.read(0, 1).astype(np.float32)):
-            raise UnsupportedArch(
-                "a bias of the output projection can be converted only when it is zero",
-                code="tensor",
-                tensor=tensor.source_name,
-            )
-        del tensors[name]
-        dropped += 1
-    return [f"left out {dropped} biases of output projections: all of them are zero"] if dropped else []
-
-
-def _tie(tensors: dict[str, SourceTensor], arch: dict[str, object]) -> list[str]:
-    """Settle ``tie_word_embeddings``: a stored head always wins in a CMF file, so a tied one must not be stored.
-
-    A head that differs from the embedding of a tied model is kept and the model is untied, as transformers does.
-    Raises MissingTensor for an untied model without a head.
-    """
-    head = tensors.get(_HEAD)
-    if not arch["tie_word_embeddings"]:
-        if head is None:
-            raise MissingTensor("the embeddings are not tied and there is no head", code="tensor", tensor=_HEAD)
-        return []
-    if head is None:
-        return []
-    if _same(tensors[_EMBEDDING], head):
-        del tensors[_HEAD]
-        return [f"{head.source_name} is a copy of the embedding, with which it is tied: stored once"]
-    arch["tie_word_embeddings"] = False
-    return [f"{head.source_name} differs from the embedding although they are tied: stored as the head"]
-
-
-def _same(first: SourceTensor, second: SourceTensor) -> bool:
-    rows = first.matrix_shape[0]
-    for start in range(0, rows, _COMPARE_ROWS):
-        stop = min(start + _COMPARE_ROWS, rows)
-        equal = np.array_equal(first.read(start, stop), second.read(start, stop))
-        first.release(start, stop)
-        second.release(start, stop)
-        if not equal:
-            return False
-    return True
 
 
 def _optional_bytes(path: Path) -> bytes | None:
