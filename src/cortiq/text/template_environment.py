@@ -13,15 +13,20 @@ from jinja2 import TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cortiq.errors import Template as TemplateError
+from cortiq.text.template_guard import Budget, GuardedEnvironment, LimitExceeded
 
 MAX_TEMPLATE = 1 << 20
 
 
 class Renderer:
-    """One compiled template. Raises errors.Template with the line when it does not compile or fails."""
+    """One compiled template, safe to share between threads: renderings take turns.
+
+    Raises errors.Template when the text does not compile or a rendering fails, with the line where it is known. Codes:
+    ``syntax``, ``limit`` (too long, too deep, too much work), ``raised`` (the template's own ``raise_exception``),
+    ``sandbox``, ``render``.
+    """
 
     def __init__(self, text: str, now: datetime | None = None) -> None:
         if not isinstance(text, str):
@@ -31,25 +36,51 @@ class Renderer:
         self._lock = Lock()
         self._environment = _environment(now)
         try:
-            self._template = self._environment.from_string(text)
+            parsed = self._environment.parse(text)
+            self._template = self._environment.from_string(self._environment.limited(parsed))
         except TemplateSyntaxError as error:
             raise TemplateError(f"line {error.lineno}: {error.message}", code="syntax") from error
-        except (RecursionError, MemoryError) as error:
+        except LimitExceeded as error:
+            raise TemplateError(f"the chat template cannot be compiled: {error}", code="limit") from error
+        except (RecursionError, MemoryError, SyntaxError) as error:
             raise TemplateError("the chat template is nested too deeply", code="limit") from error
+        except Exception as error:
+            raise TemplateError(f"the chat template cannot be compiled: {_named(error)}", code="syntax") from error
 
     def render(self, variables: Mapping[str, Any]) -> str:
         """The text of the template for these variables."""
-        try:
-            with self._lock:
+        with self._lock:
+            self._environment.budget = Budget()
+            try:
                 return self._template.render(variables)
-        except RaisedByTemplate as error:
-            raise TemplateError(str(error), code="raised") from error
-        except SecurityError as error:
-            raise TemplateError(f"not allowed in a template: {error}", code="sandbox") from error
-        except (JinjaError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise TemplateError(f"{type(error).__name__}: {error}", code="render") from error
-        except (RecursionError, MemoryError, NotImplementedError) as error:
-            raise TemplateError("the chat template needs too much", code="limit") from error
+            except RaisedByTemplate as error:
+                raise TemplateError(str(error), code="raised") from error
+            except LimitExceeded as error:
+                raise TemplateError(f"{_line(error)}the template was stopped: {error}", code="limit") from error
+            except (RecursionError, MemoryError) as error:
+                raise TemplateError(
+                    f"{_line(error)}the template needs too much memory or depth", code="limit"
+                ) from error
+            except SecurityError as error:
+                raise TemplateError(f"{_line(error)}not allowed in a template: {error}", code="sandbox") from error
+            except Exception as error:
+                raise TemplateError(f"{_line(error)}{_named(error)}", code="render") from error
+            finally:
+                self._environment.budget = None
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__.removesuffix('Error')}: {error}"
+
+
+def _line(error: BaseException) -> str:
+    """``"line 3: "``: the last line of the template on the way to the error, empty when it never got there."""
+    found, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return f"line {found}: " if found else ""
 
 
 class RaisedByTemplate(JinjaError):
@@ -67,11 +98,9 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-def _environment(now: datetime | None) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
+def _environment(now: datetime | None) -> GuardedEnvironment:
+    environment = GuardedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    environment.filters["tojson"] = environment.guarded("tojson", _tojson)
     environment.globals["raise_exception"] = _raise
     environment.globals["strftime_now"] = lambda form: (now or datetime.now()).strftime(form)
     return environment

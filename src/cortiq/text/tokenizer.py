@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cortiq.errors import Tokenizer as TokenizerError
 from cortiq.errors import UsageError
-from cortiq.text.tokenizer_checks import MAX_TOKENIZER_BYTES, check_components, check_vocabulary
+from cortiq.text.tokenizer_checks import MAX_TOKENIZER_BYTES, check_added, check_components, highest_id
 
 if TYPE_CHECKING:
     import tokenizers
@@ -32,6 +32,7 @@ class Tokenizer:
         self._data = bytes(data)
         self._lock = Lock()
         self._inner = self._load(self._data)
+        self._max_id = highest_id(self._inner)
         self._special = frozenset(i for i, t in self._inner.get_added_tokens_decoder().items() if t.special)
 
     @staticmethod
@@ -50,7 +51,7 @@ class Tokenizer:
         inner.no_padding()
         inner.no_truncation()
         check_components(component_json(inner.normalizer), component_json(inner.pre_tokenizer))
-        check_vocabulary(inner.get_vocab(True), inner.get_added_tokens_decoder())
+        check_added(text, inner)
         return inner
 
     @property
@@ -63,10 +64,10 @@ class Tokenizer:
         """Number of distinct ids, added tokens included."""
         return int(self._inner.get_vocab_size(True))
 
-    @cached_property
+    @property
     def max_id(self) -> int:
         """Highest id an encoding can hold."""
-        return max(self._inner.get_vocab(True).values())
+        return self._max_id
 
     @property
     def special_ids(self) -> frozenset[int]:
