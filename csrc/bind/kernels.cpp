@@ -133,23 +133,6 @@ Output2 quantize_dequantize(const std::string& isa, const Input& x) {
     return Output2(out, {m, k}, owner);
 }
 
-// Reads every byte once and does as little as possible with it: what memory allows at best.
-std::uint64_t read_probe(nb::object buffer) {
-    const Bytes bytes(buffer);
-    nb::gil_scoped_release release;
-    std::uint64_t sum[8] = {};
-    std::size_t i = 0;
-    for (; i + 64 <= bytes.size(); i += 64) {
-        std::uint64_t v[8];
-        std::memcpy(v, bytes.data() + i, sizeof v);
-        for (int j = 0; j < 8; j++) sum[j] ^= v[j];
-    }
-    std::uint64_t all = 0;
-    for (std::uint64_t s : sum) all ^= s;
-    for (; i < bytes.size(); i++) all ^= bytes.data()[i];
-    return all;
-}
-
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
@@ -157,7 +140,6 @@ void bind_kernels(nb::module_& m) {
           "r1"_a = -1);
     m.def("gather", &gather, "isa"_a, "dtype_id"_a, "weight"_a, "rows"_a, "cols"_a, "row"_a);
     m.def("quantize_dequantize", &quantize_dequantize, "isa"_a, "x"_a);
-    m.def("read_probe", &read_probe, "buffer"_a);
 }
 
 }  // namespace cortiq

@@ -65,7 +65,10 @@ std::size_t step(BoundPlan& self, Vector<std::int32_t> sequences, Vector<std::in
 }
 
 nb::dict stats(const BoundPlan& self) {
-    const PlanStats s = self.plan.stats();
+    const PlanStats s = [&] {
+        const nb::gil_scoped_release release;
+        return self.plan.stats();
+    }();
     nb::dict result;
     result["isa"] = s.isa;
     result["mode"] = s.exact ? "exact" : "fast";
@@ -157,18 +160,20 @@ void bind_operators(nb::class_<BoundPlan>& plan) {
         .def("finish", [](BoundPlan& self) { self.plan.finish(); });
 }
 
+// Calls that may wait for a step in progress let the interpreter go on meanwhile.
 void bind_running(nb::class_<BoundPlan>& plan) {
+    using Unlocked = nb::call_guard<nb::gil_scoped_release>;
     plan.def("new_sequence",
              [](BoundPlan& self, int slot) {
                  if (slot != 0)
                      throw Error("UnsupportedFeature", "slot", "only slot 0 exists, not " + std::to_string(slot));
                  return self.plan.new_sequence();
              },
-             "slot"_a = 0)
-        .def("free_sequence", [](BoundPlan& self, int s) { self.plan.free_sequence(s); }, "sequence"_a)
-        .def("length", [](const BoundPlan& self, int s) { return self.plan.length(s); }, "sequence"_a)
-        .def("truncate",
-             [](BoundPlan& self, int s, std::int64_t n) { self.plan.truncate(s, size(n, "length")); }, "sequence"_a, "n"_a)
+             "slot"_a = 0, Unlocked())
+        .def("free_sequence", [](BoundPlan& self, int s) { self.plan.free_sequence(s); }, "sequence"_a, Unlocked())
+        .def("length", [](const BoundPlan& self, int s) { return self.plan.length(s); }, "sequence"_a, Unlocked())
+        .def("truncate", [](BoundPlan& self, int s, std::int64_t n) { self.plan.truncate(s, size(n, "length")); },
+             "sequence"_a, "n"_a, Unlocked())
         .def("step", step, "sequences"_a, "counts"_a, "tokens"_a, "wanted"_a, "out"_a)
         .def("cancel", [](BoundPlan& self) { self.plan.cancel(); })
         .def("stats", stats);

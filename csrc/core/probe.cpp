@@ -1,5 +1,9 @@
 #include "core/probe.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -7,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/cpu.h"
 #include "core/error.h"
 
 namespace cortiq {
@@ -27,6 +32,27 @@ std::uint64_t read_all(const unsigned char* at, std::size_t lines) {
     return seen[0];
 }
 
+#if defined(__x86_64__)
+// The same with 32-byte loads: with narrower ones a fast memory is not the limit.
+__attribute__((target("avx2"))) std::uint64_t read_all_wide(const unsigned char* at, std::size_t lines) {
+    __m256i seen[4] = {};
+    for (std::size_t i = 0; i + 2 <= lines; i += 2, at += 2 * LINE)
+        for (int k = 0; k < 4; ++k)
+            seen[k] = _mm256_or_si256(seen[k], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at) + k));
+    const __m256i all = _mm256_or_si256(_mm256_or_si256(seen[0], seen[1]), _mm256_or_si256(seen[2], seen[3]));
+    std::uint64_t words[4];
+    std::memcpy(words, &all, sizeof words);
+    return words[0] | words[1] | words[2] | words[3];
+}
+#endif
+
+std::uint64_t read_once(const unsigned char* at, std::size_t lines) {
+#if defined(__x86_64__)
+    if (isa_supported(Isa::avx2)) return read_all_wide(at, lines);
+#endif
+    return read_all(at, lines);
+}
+
 }  // namespace
 
 double read_seconds(const void* data, std::size_t nbytes, int threads) {
@@ -42,13 +68,13 @@ double read_seconds(const void* data, std::size_t nbytes, int threads) {
         helpers.emplace_back([&, t] {
             ready.fetch_add(1);
             while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
-            sink.fetch_or(read_all(bytes + static_cast<std::size_t>(t) * share * LINE, share));
+            sink.fetch_or(read_once(bytes + static_cast<std::size_t>(t) * share * LINE, share));
         });
     }
     while (ready.load() + 1 < threads) std::this_thread::yield();
     const auto start = std::chrono::steady_clock::now();
     go.store(true, std::memory_order_release);
-    sink.fetch_or(read_all(bytes, share));
+    sink.fetch_or(read_once(bytes, share));
     for (auto& helper : helpers) helper.join();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -96,8 +96,9 @@ void Executor::prepare(const Batch& batch) {
         const bool select = std::holds_alternative<SelectOp>(op);
         if (select && wanted_count_ == 0) break;
         if (skipped(op, rows)) continue;
-        if (chunks(op, rows) >= ThreadPool::kMostChunks) throw Error("Limit", "batch", "the step is too large");
-        steps_[step_count_++] = Step{&op, rows};
+        const std::size_t total = chunks(op, rows);
+        if (total >= ThreadPool::kMostChunks) throw Error("Limit", "batch", "the step is too large");
+        steps_[step_count_++] = Step{&op, rows, total};
         if (select) rows = wanted_count_;
     }
 }
@@ -124,8 +125,7 @@ std::size_t Executor::chunks(const Op& op, std::size_t rows) const {
 std::size_t Executor::advance(void* executor) {
     Executor& self = *static_cast<Executor*>(executor);
     if (self.at_ == self.step_count_ || self.cancel_.load(std::memory_order_relaxed)) return 0;
-    const Step& step = self.steps_[self.at_++];
-    return self.chunks(*step.op, step.rows);
+    return self.steps_[self.at_++].chunks;
 }
 
 void Executor::work(void* executor, Turn& turn) {

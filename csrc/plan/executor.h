@@ -62,7 +62,7 @@ private:
     // One operator of one step.
     struct Step {
         const Op* op;
-        std::size_t rows;
+        std::size_t rows, chunks;
     };
     // The same as one thread sees it.
     struct Task {

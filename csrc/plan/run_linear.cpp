@@ -8,7 +8,7 @@ namespace cortiq {
 namespace {
 
 constexpr std::size_t kChunkNbytes = 128 << 10;  // weights read per chunk: long enough a stream, soon enough done
-constexpr std::size_t kChunksPerThread = 4;
+constexpr std::size_t kChunksPerThread = 8;
 constexpr std::size_t kChunkAlign = 32;  // rows: a whole group of the next operator's int8 activations
 constexpr std::size_t kFewRows = 32, kMostFew = 512, kMostMany = 64;
 

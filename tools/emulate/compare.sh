@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 out=build/emulate
 mkdir -p "$out"
-flags="-std=c++20 -O2 -ffp-contract=off -Icsrc -mavx2 -mfma -mf16c"
+flags="-std=c++20 -O2 -ffp-contract=off -Icsrc -mavx2 -mfma -mf16c -Wno-psabi"
 c++ $flags -Itools/emulate -c csrc/kernels/isa_avx512.cpp -o "$out/isa_avx512.o"
 c++ -std=c++20 -O2 -ffp-contract=off -Icsrc -c csrc/kernels/isa_scalar.cpp -o "$out/isa_scalar.o"
 c++ -std=c++20 -O2 -ffp-contract=off -Icsrc tools/emulate/compare.cpp csrc/core/cpu.cpp csrc/kernels/dispatch.cpp \
