@@ -29,6 +29,10 @@ def metaspace(scheme: str) -> Tokenizer:
     return with_decoder({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True})
 
 
+def strip(start: int, stop: int) -> dict[str, Any]:
+    return {"type": "Strip", "content": " ", "start": start, "stop": stop}
+
+
 REPLACE = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
 TOKENIZERS = {
     "byte level": Tokenizer(gguf_tokenizer(byte_level_metadata(["Ġ a", "Ã ©", "a b"], ADDED))[0]),
@@ -37,15 +41,14 @@ TOKENIZERS = {
     "metaspace": metaspace("always"),
     "metaspace first": metaspace("first"),
     "metaspace never": metaspace("never"),
-    "strip pieces": with_decoder(
-        {"type": "Sequence", "decoders": [REPLACE, {"type": "Strip", "content": " ", "start": 1, "stop": 1}]}
-    ),
+    "strip starts": with_decoder({"type": "Sequence", "decoders": [REPLACE, strip(2, 0)]}),
+    "strip ends": with_decoder({"type": "Sequence", "decoders": [REPLACE, strip(0, 1)]}),
     "strip more": with_decoder(
         {
             "type": "Sequence",
             "decoders": [
                 REPLACE, {"type": "ByteFallback"}, {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 3, "stop": 0},
+                strip(3, 0),
             ],
         }
     ),
@@ -101,6 +104,8 @@ def test_decoders_without_an_incremental_form_are_refused() -> None:
         {"type": "CTC", "pad_token": "a", "word_delimiter_token": "|", "cleanup": True},
         {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"},
         {"type": "Sequence", "decoders": [{"type": "Fuse"}, REPLACE]},
+        {"type": "Sequence", "decoders": [{"type": "Fuse"}, strip(0, 1)]},
+        strip(1, 1),
     ]:
         with pytest.raises(TokenizerError) as refused:
             Detokenizer(with_decoder(decoder))

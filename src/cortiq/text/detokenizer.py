@@ -124,7 +124,7 @@ class _StripPieces(_Stage):
     def push(self, piece: str) -> list[str]:
         first = _leading(piece, self._content, self._start)
         last = len(piece) - _leading(piece[::-1], self._content, self._stop)
-        return [piece[first:last]] if first < last else [""]
+        return [piece[first:last]]
 
 
 class _StripText(_Stage):
@@ -190,7 +190,8 @@ def _stage(part: Mapping[str, Any], fused: bool) -> _Stage | None:
     if kind == "Strip":
         content, start, stop = str(part["content"]), int(part["start"]), int(part["stop"])
         if not fused:
-            return _StripPieces(content, start, stop)
+            # The library itself fails on a piece that both ends would strip.
+            return _StripPieces(content, start, stop) if 0 in (start, stop) else None
         return _StripText(content, start) if stop == 0 else None
     if fused:
         return None

@@ -17,18 +17,20 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 MAX_STEPS = 2_000_000
+CALL_STEPS = 10
 MAX_TEXT = 1 << 23
 MAX_SECONDS = 10.0
 MAX_BITS = 4096
 MAX_WIDTH = 100_000
 
 _LOOP, _JOINED = "loop of a template", "concatenation of a template"
-_WIDE_PRINTF = re.compile(r"%[^%a-zA-Z]*\d{6}")
-_WIDE_FORMAT = re.compile(r"\{[^{}]*:[^{}]*\d{6}")
+_WIDE_PRINTF, _GIVEN_PRINTF = re.compile(r"%[^%a-zA-Z]*\d{6}"), re.compile(r"%[^%a-zA-Z]*\*")
+_WIDE_FORMAT, _GIVEN_FORMAT = re.compile(r"\{[^{}]*:[^{}]*\d{6}"), re.compile(r"\{[^{}]*:[^{}]*\{")
 _SIZED_BY_NUMBER = frozenset(
-    ("batch", "center", "filesizeformat", "format", "indent", "pprint", "round", "slice", "tojson", "truncate",
+    ("batch", "center", "filesizeformat", "indent", "pprint", "round", "slice", "tojson", "truncate",
      "wordwrap")
 )  # fmt: skip
+_SIZING_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "zfill"))
 _TURNED_TO_TEXT = frozenset(
     ("escape", "e", "forceescape", "format", "join", "pprint", "replace", "safe", "string", "tojson", "urlencode",
      "xmlattr")
@@ -133,7 +135,7 @@ class GuardedEnvironment(ImmutableSandboxedEnvironment):
             if name in _TURNED_TO_TEXT:
                 text_size([*given, *kwargs.values()])
             if name == "format":
-                _check_printf(str(given[0]))
+                _check_format(str(given[0]), (*given[1:], *kwargs.values()), _WIDE_PRINTF, _GIVEN_PRINTF)
             elif name == "replace":
                 _check_replace(given)
             elif name == "join":
@@ -149,7 +151,7 @@ class GuardedEnvironment(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - Jinja's own
         self = __self
         if self.budget is not None:
-            count = 1
+            count = CALL_STEPS
             if isinstance(__obj, Macro):
                 count += self.macro_steps.get(__obj.name, 0)
             elif isinstance(__obj, LoopContext) and args and isinstance(args[0], Sized):
@@ -227,9 +229,8 @@ def _joined(parts: list[Any]) -> str:
 
 def _check_operation(operator: str, left: Any, right: Any) -> None:
     if operator == "%" and isinstance(left, str):
-        _check_printf(left)
-        check_width(*(right if isinstance(right, tuple) else (right,)))
-        text_size(right)
+        values = right if isinstance(right, tuple) else (right,)
+        _check_format(left, values, _WIDE_PRINTF, _GIVEN_PRINTF)
     elif operator == "+" and isinstance(left, (str, list, tuple)) and isinstance(right, Sized):
         check_size(len(left) + len(right))
     elif operator == "*":
@@ -253,11 +254,10 @@ def _check_method(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     owner, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
     if not isinstance(owner, (str, bytes)):
         return
-    check_width(*args, *kwargs.values())
+    if name in _SIZING_METHODS:
+        check_width(*args, *kwargs.values())
     if name in ("format", "format_map"):
-        if _WIDE_FORMAT.search(str(owner)):
-            raise LimitExceeded("it formats with a width that is too large")
-        text_size([*args, *kwargs.values()])
+        _check_format(str(owner), (*args, *kwargs.values()), _WIDE_FORMAT, _GIVEN_FORMAT)
     elif name == "replace":
         _check_replace((owner, *args))
     elif name == "join" and args:
@@ -266,9 +266,13 @@ def _check_method(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         check_size(len(owner) * max([8, *(a for a in args if isinstance(a, int))]))
 
 
-def _check_printf(text: str) -> None:
-    if _WIDE_PRINTF.search(text):
+def _check_format(text: str, values: tuple[Any, ...], wide: re.Pattern[str], given: re.Pattern[str]) -> None:
+    """A format with a width of six digits, written out or ``given`` as a value, and values that are long as text."""
+    if wide.search(text):
         raise LimitExceeded("it formats with a width that is too large")
+    if given.search(text):
+        check_width(*values)
+    text_size(values)
 
 
 def _check_replace(args: tuple[Any, ...]) -> None:
