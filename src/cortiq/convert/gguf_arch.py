@@ -10,7 +10,14 @@ from cortiq.convert.fields import Fields
 from cortiq.convert.rope import RopeContext, default_attention_factor, linear_fields, yarn_fields
 from cortiq.errors import SourceError, UnsupportedArch
 
-_HARMLESS = frozenset(["vocab_size", "tensor_data_layout"])
+_HARMLESS = frozenset(["vocab_size", "tensor_data_layout", "rope.scaling.finetuned"])
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "attention.causal": (True,),
+    "attn_logit_softcapping": (0.0,),
+    "final_logit_softcapping": (0.0,),
+}
 _LOCAL_ROPE_BASE = 10000.0
 _GEMMA3_LARGEST = 62  # layers of the one Gemma 3 whose queries are scaled by hidden / heads
 
@@ -21,9 +28,12 @@ def arch_of_gguf(
     """``arch`` of a GGUF of ``family``. ``factors`` is the content of rope_freqs.weight, when there is one.
 
     Raises UnsupportedArch naming every key of the architecture that is not understood, SourceError.config for values
-    of the wrong type or missing, SourceError.split for one file of several.
+    of the wrong type or missing, SourceError.split for one file of several, SourceError.general_type for an adapter
+    or a vision tower.
     """
     architecture = str(metadata["general.architecture"])
+    if metadata.get("general.type") not in (None, "model"):
+        raise SourceError("this GGUF is no model", code="general_type", found=metadata["general.type"])
     if metadata.get("split.count") not in (None, 0, 1):
         raise SourceError("this is one file of a split GGUF: merge it first", code="split")
     prefix = f"{architecture}."
@@ -50,7 +60,7 @@ def arch_of_gguf(
     arch |= _gemma_fields(fields, family, hidden, head_dim, heads)
     arch |= _window_fields(fields, family, fields.count("block_count"))
     arch |= _rope_fields(fields, head_dim, factors)
-    fields.refuse_rest(_HARMLESS, {})
+    fields.refuse_rest(_HARMLESS, _NEUTRAL)
     return arch
 
 
@@ -63,8 +73,9 @@ def _gemma_fields(fields: Fields, family: Family, hidden: int, head_dim: int, he
         "embed_multiplier": math.sqrt(hidden),
         "query_pre_attn_scalar": float(hidden // heads if largest else head_dim),
     }
-    cap = fields.optional_number("final_logit_softcapping")
-    return found if cap is None else found | {"final_logit_softcapping": cap}
+    if fields.value("final_logit_softcapping") in (None, 0.0):
+        return found
+    return found | {"final_logit_softcapping": fields.number("final_logit_softcapping")}
 
 
 def _window_fields(fields: Fields, family: Family, layers: int) -> dict[str, object]:
@@ -72,6 +83,8 @@ def _window_fields(fields: Fields, family: Family, layers: int) -> dict[str, obj
     window = fields.optional_count("attention.sliding_window")
     if window is None:
         return {"layer_types": ["FullAttention"] * layers}
+    if family.windows == "upper":  # GGUF has no key for the layer the windows begin at
+        raise UnsupportedArch(f"sliding windows in a GGUF of {family.name}", code="config", found=window)
     if family.windows != "pattern":
         return {"layer_types": ["SlidingAttention"] * layers, "sliding_window": window}
     pattern = fields.optional_count("attention.sliding_window_pattern") or family.defaults["sliding_window_pattern"]

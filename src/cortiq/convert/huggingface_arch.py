@@ -16,10 +16,11 @@ from cortiq.errors import UnsupportedArch
 
 HARMLESS = frozenset(
     [
-        "_attn_implementation_autoset", "_name_or_path", "architectures", "attention_dropout", "bos_token_id",
-        "dtype", "eos_token_id", "initializer_range", "model_type", "output_attentions", "output_hidden_states",
-        "pad_token_id", "return_dict", "torch_dtype", "transformers.js_config", "transformers_version",
-        "unsloth_fixed", "unsloth_version", "use_cache",
+        "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "architectures",
+        "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "id2label", "initializer_range", "label2id",
+        "model_type", "output_attentions", "output_hidden_states", "pad_token_id", "problem_type", "return_dict",
+        "task_specific_params", "tokenizer_class", "torch_dtype", "transformers.js_config", "transformers_version",
+        "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
     ]
 )  # fmt: skip
 """Keys of any config.json that say nothing about the computation, or that are read elsewhere (token ids)."""

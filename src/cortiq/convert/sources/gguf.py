@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from gguf.constants import GGMLQuantizationType
 
 from cortiq.convert.families import Family, family_of_architecture
 from cortiq.convert.gguf_arch import arch_of_gguf
@@ -14,7 +15,7 @@ from cortiq.convert.source import Source, SourceTensor
 from cortiq.convert.sources.common import drop_zero_biases, settle_tying
 from cortiq.convert.sources.gguf_file import GgufFile
 from cortiq.convert.sources.gguf_tensor import GgufTensor, Undo
-from cortiq.errors import MissingTensor
+from cortiq.errors import MissingTensor, SourceError
 
 _EMBEDDING = "token_embd.weight"
 _HEAD = "output.weight"
@@ -77,5 +78,7 @@ def _rope_factors(file: GgufFile) -> list[float] | None:
     record = file.records.get(GGUF_ROPE_FACTORS)
     if record is None:
         return None
+    if record.kind != GGMLQuantizationType.F32:
+        raise SourceError("must be F32", code="ggml_type", tensor=GGUF_ROPE_FACTORS, found=record.kind.name)
     values = file.map.array(record.offset, record.nbytes, np.dtype("<f4"))
     return [float(str(value)) for value in values]

@@ -17,6 +17,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from cortiq.convert.mapped import MappedFile
 from cortiq.errors import SourceError
 
+GGUF_MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _MAX_DIMS = 4
@@ -53,7 +54,7 @@ class GgufFile:
     def __init__(self, path: Path) -> None:
         self.map = MappedFile(path)
         reader = _Reader(self.map)
-        if reader.take(4) != b"GGUF":
+        if reader.take(len(GGUF_MAGIC)) != GGUF_MAGIC:
             raise reader.bad("it does not begin with GGUF")
         version = reader.u32()
         if version not in _VERSIONS:

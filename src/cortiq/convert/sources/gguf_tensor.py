@@ -29,6 +29,7 @@ _PLAIN: Mapping[Ggml, np.dtype[Any]] = {
     Ggml.BF16: np.dtype(ml_dtypes.bfloat16),
 }
 Bytes = NDArray[np.uint8]
+_LONG_ROW = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +94,14 @@ def _decoder(kind: Ggml, name: str) -> Callable[[Bytes], Block]:
         raise UnsupportedFeature(
             "this ggml type cannot be decoded", code="ggml_type", tensor=name, found=kind.name
         ) from error
-    return lambda raw: quants.dequantize(raw, kind)
+    return lambda raw: _dequantize(raw, kind)
+
+
+def _dequantize(raw: Bytes, kind: Ggml) -> Block:
+    """The package works on 16 rows at a time, which suits rows of some thousand weights: shorter ones are joined."""
+    rows, row_nbytes = raw.shape
+    block, block_nbytes = GGML_QUANT_SIZES[kind]
+    cols = row_nbytes // block_nbytes * block
+    joined = next(n for n in range(max(_LONG_ROW // cols, 1), 0, -1) if rows % n == 0)
+    values: Block = quants.dequantize(raw.reshape(rows // joined, joined * row_nbytes), kind)
+    return values.reshape(rows, cols)
