@@ -5,6 +5,7 @@
 namespace cortiq {
 
 void bind_core(nanobind::module_& m);      // processor, hash64
+void bind_probe(nanobind::module_& m);     // measurements of the machine
 void bind_layouts(nanobind::module_& m);   // encode, decode
 void bind_kernels(nanobind::module_& m);   // linear operators, singly
 void bind_ops(nanobind::module_& m);       // the other operators, singly

@@ -20,9 +20,8 @@ namespace {
 // A contiguous buffer of a Python object, held while in scope. Raises BufferError for anything else.
 class Held {
 public:
-    Held(nb::handle object, bool writable) {
-        if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
-            throw nb::python_error();
+    Held(nb::handle object, int flags) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
     }
     Held(Held&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
     Held(const Held&) = delete;
@@ -32,9 +31,34 @@ public:
     }
     std::uint8_t* data() const { return static_cast<std::uint8_t*>(view_.buf); }
     std::size_t size() const { return static_cast<std::size_t>(view_.len); }
+    const Py_buffer& view() const { return view_; }
 
 private:
     Py_buffer view_{};
+};
+
+// A C-contiguous matrix of f32, f16 or (as u16) bf16.
+class HeldMatrix : public Held {
+public:
+    HeldMatrix(nb::handle object, bool writable)
+        : Held(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) {
+        const std::string format = view().format != nullptr ? view().format : "B";
+        if (format == "f")
+            dtype_ = DType::f32;
+        else if (format == "e")
+            dtype_ = DType::f16;
+        else if (format == "H")
+            dtype_ = DType::bf16;
+        else
+            throw Error("UsageError", "element_type", "weights must be f32, f16 or bf16, not format " + format);
+        if (view().ndim != 2) throw Error("UsageError", "ndim", "weights must be a matrix");
+    }
+    DType dtype() const { return dtype_; }
+    std::size_t rows() const { return static_cast<std::size_t>(view().shape[0]); }
+    std::size_t cols() const { return static_cast<std::size_t>(view().shape[1]); }
+
+private:
+    DType dtype_;
 };
 
 Isa isa_or_best(const std::string& name) { return name.empty() ? best_isa() : isa_from_name(name); }
@@ -45,21 +69,17 @@ Encoder encoder_from_name(const std::string& name) {
     throw Error("UsageError", "encoder", "unknown encoder " + name + "; known are best, plain");
 }
 
-void require_size(std::size_t found, std::size_t rows, std::size_t row_size, const char* what) {
-    std::size_t needed = 0;
-    if (__builtin_mul_overflow(rows, row_size, &needed) || found != needed)
-        throw Error("UsageError", "buffer_size",
-                    std::string(what) + " has " + std::to_string(found) + " bytes, not rows times " +
-                        std::to_string(row_size));
-}
-
-std::vector<Held> hold_planes(const nb::sequence& planes, DType layout, std::size_t rows, std::size_t cols,
-                              bool writable) {
-    const std::vector<std::size_t> nbytes = row_nbytes(layout, cols);
+// The planes of a block of rows, each with its exact size.
+std::vector<Held> hold_planes(const nb::sequence& planes, DType layout, const HeldMatrix& matrix, int flags) {
+    const std::vector<std::size_t> nbytes = row_nbytes(layout, matrix.cols());
     std::vector<Held> held;
-    for (nb::handle plane : planes) held.emplace_back(plane, writable);
+    for (nb::handle plane : planes) held.emplace_back(plane, flags);
     if (held.size() != nbytes.size()) throw Error("UsageError", "planes", "wrong number of planes");
-    for (std::size_t i = 0; i < held.size(); i++) require_size(held[i].size(), rows, nbytes[i], "a plane");
+    for (std::size_t i = 0; i < held.size(); i++)
+        if (held[i].size() != matrix.rows() * nbytes[i])
+            throw Error("UsageError", "planes",
+                        "plane " + std::to_string(i) + " has " + std::to_string(held[i].size()) + " bytes, not " +
+                            std::to_string(matrix.rows() * nbytes[i]));
     return held;
 }
 
@@ -70,41 +90,39 @@ std::vector<Pointer> pointers(const std::vector<Held>& held) {
     return all;
 }
 
-void encode(int dtype, const std::string& encoder, nb::handle source, int source_dtype, std::size_t rows,
-            std::size_t cols, const nb::sequence& planes, std::size_t first_row, const std::string& isa) {
-    const DType layout = static_cast<DType>(dtype), from = static_cast<DType>(source_dtype);
-    if (source_dtype < 0 || source_dtype > 2) throw Error("UsageError", "element_type", "weights must be f32, f16 or bf16");
+void encode(int dtype, const std::string& encoder, nb::handle values, const nb::sequence& planes,
+            std::size_t first_row, const std::string& isa) {
+    const DType layout = static_cast<DType>(dtype);
     const Encoder kind = encoder_from_name(encoder);
     const Isa chosen = isa_or_best(isa);
-    const Held weights(source, false);
-    require_size(weights.size(), rows, (from == DType::f32 ? 4 : 2) * cols, "the source");
-    const std::vector<Held> held = hold_planes(planes, layout, rows, cols, true);
+    const HeldMatrix source(values, false);
+    const std::vector<Held> held = hold_planes(planes, layout, source, PyBUF_WRITABLE);
     const std::vector<std::uint8_t*> out = pointers<std::uint8_t*>(held);
+    const Weights weights{source.data(), source.dtype(), source.rows(), source.cols()};
     nb::gil_scoped_release unlocked;
-    encode_rows(chosen, layout, kind, Weights{weights.data(), from, rows, cols}, first_row, out);
+    encode_rows(chosen, layout, kind, weights, first_row, out);
 }
 
-void decode(int dtype, const nb::sequence& planes, std::size_t rows, std::size_t cols, nb::handle out,
-            const std::string& isa) {
+void decode(int dtype, const nb::sequence& planes, nb::handle values, const std::string& isa) {
     const DType layout = static_cast<DType>(dtype);
     const Isa chosen = isa_or_best(isa);
-    const std::vector<Held> held = hold_planes(planes, layout, rows, cols, false);
+    const HeldMatrix out(values, true);
+    if (out.dtype() != DType::f32) throw Error("UsageError", "element_type", "weights are decoded to f32");
+    const std::vector<Held> held = hold_planes(planes, layout, out, PyBUF_SIMPLE);
     const std::vector<const std::uint8_t*> from = pointers<const std::uint8_t*>(held);
-    const Held values(out, true);
-    require_size(values.size(), rows, 4 * cols, "the result");
     nb::gil_scoped_release unlocked;
-    decode_rows(chosen, layout, from, rows, cols, reinterpret_cast<float*>(values.data()));
+    decode_rows(chosen, layout, from, out.rows(), out.cols(), reinterpret_cast<float*>(out.data()));
 }
 
 std::uint64_t hash(nb::handle data, int threads, const std::string& isa) {
     const Isa chosen = isa_or_best(isa);
-    const Held held(data, false);
+    const Held held(data, PyBUF_SIMPLE);
     nb::gil_scoped_release unlocked;
     return hash64(held.data(), held.size(), chosen, threads);
 }
 
 void update(Hash64& state, nb::handle data, int threads) {
-    const Held held(data, false);
+    const Held held(data, PyBUF_SIMPLE);
     nb::gil_scoped_release unlocked;
     state.update(held.data(), held.size(), threads);
 }
@@ -112,10 +130,9 @@ void update(Hash64& state, nb::handle data, int threads) {
 }  // namespace
 
 void bind_layouts(nb::module_& m) {
-    m.def("encode", &encode, nb::arg("dtype"), nb::arg("encoder"), nb::arg("source"), nb::arg("source_dtype"),
-          nb::arg("rows"), nb::arg("cols"), nb::arg("planes"), nb::arg("first_row") = 0, nb::arg("isa") = "");
-    m.def("decode", &decode, nb::arg("dtype"), nb::arg("planes"), nb::arg("rows"), nb::arg("cols"), nb::arg("out"),
-          nb::arg("isa") = "");
+    m.def("encode", &encode, nb::arg("dtype"), nb::arg("encoder"), nb::arg("values"), nb::arg("planes"),
+          nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("decode", &decode, nb::arg("dtype"), nb::arg("planes"), nb::arg("values"), nb::arg("isa") = "");
     m.def("hash64", &hash, nb::arg("data"), nb::arg("threads") = 1, nb::arg("isa") = "");
     nb::class_<Hash64>(m, "Hash64")
         .def("__init__", [](Hash64* self, const std::string& isa) { new (self) Hash64(isa_or_best(isa)); },

@@ -25,6 +25,7 @@ NB_MODULE(_native, m) {
     m.doc() = "Native core of cortiq. Use the Python modules above it.";
     nb::register_exception_translator(translate);
     cortiq::bind_core(m);
+    cortiq::bind_probe(m);
     cortiq::bind_layouts(m);
     cortiq::bind_kernels(m);
     cortiq::bind_ops(m);

@@ -1,3 +1,4 @@
+// hash64 of buffers and streams: splits the words between threads and ends the last one.
 #include "core/hash64.h"
 
 #include <algorithm>

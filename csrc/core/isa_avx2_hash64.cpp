@@ -60,6 +60,8 @@ std::uint64_t fold(const std::uint8_t* data, std::size_t words, std::uint64_t fi
     __m256i acc = _mm256_setzero_si256();
     std::uint64_t mixed = 0;
     for (; words >= kStep; words -= kStep, data += 8 * kStep) {
+        hash_prefetch(data);
+        hash_prefetch(data + 64);
         for (std::size_t j = 0; j < kVectors; j++) {
             const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + 32 * j));
             acc = _mm256_xor_si256(acc, multiply(shifted(multiply(shifted(x), c1, crossed1)), c2, crossed2));

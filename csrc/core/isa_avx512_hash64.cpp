@@ -22,6 +22,7 @@ std::uint64_t fold(const std::uint8_t* data, std::size_t words, std::uint64_t fi
     std::size_t i = 0;
     for (; i + 16 <= words; i += 16, data += 128) {
         for (std::size_t j = 0; j < 2; j++) {
+            hash_prefetch(data + 64 * j);
             const __m512i x = _mm512_mullo_epi64(shifted(_mm512_loadu_si512(data + 64 * j)), c1);
             mixes[j] = _mm512_xor_si512(mixes[j], _mm512_mullo_epi64(shifted(x), c2));
             salts = _mm512_xor_si512(salts, salt);

@@ -8,6 +8,7 @@ std::uint64_t fold(const std::uint8_t* data, std::size_t words, std::uint64_t fi
     std::uint64_t a = 0, b = 0, c = 0, d = 0, salts = 0, salt = first * kHashGolden;
     std::size_t i = 0;
     for (; i + 4 <= words; i += 4, data += 32) {
+        hash_prefetch(data);
         a ^= hash_mix(hash_word(data));
         b ^= hash_mix(hash_word(data + 8));
         c ^= hash_mix(hash_word(data + 16));

@@ -1,5 +1,6 @@
 // Linear operators for AVX2 with FMA and F16C.
 #define CORTIQ_KERNELS kernels_avx2
+#include "kernels/avx2/gemm.h"
 #include "kernels/avx2/q4_tiled.h"
 #include "kernels/avx2/q8_row.h"
 #include "kernels/columns.h"
@@ -10,15 +11,23 @@ namespace cortiq::CORTIQ_KERNELS {
 
 namespace {
 
+// From so many activation rows on a panel pays.
+constexpr size_t kFewQ4 = 5, kFewQ8 = 5;
+
 void q4_tiled(const Job& job, const u8* act) {
+    if (job.m >= kFewQ4) return gemm<Q4Panel>(job, act);
     by_columns<q4_gemv<1>, q4_gemv<2>, q4_gemv<3>, q4_gemv<4>>(job, act, act_nbytes(job.w.cols));
 }
 
 void q8_row(const Job& job, const u8* act) {
+    if (job.m >= kFewQ8) return gemm<Q8Panel>(job, act);
     by_columns<q8_gemv<1>, q8_gemv<2>, q8_gemv<3>, q8_gemv<4>>(job, act, act_nbytes(job.w.cols));
 }
 
-size_t scratch_nbytes(size_t k, size_t) { return dense_scratch(k); }
+size_t scratch_nbytes(size_t k, size_t) {
+    const size_t dense = dense_scratch(k), panel = gemm_scratch(k);
+    return dense > panel ? dense : panel;
+}
 
 constexpr Entry kEntries[] = {
     {DType::f32, nullptr, dense<F32>, decode_dense<F32>},

@@ -1,3 +1,4 @@
+// Drivers of the codecs: rows in, planes out, in pieces that stay in the first-level cache. Refusals are decided here.
 #include "layouts/codec.h"
 
 #include <algorithm>

@@ -8,17 +8,9 @@ from numpy.typing import NDArray
 _Buffer = bytes | bytearray | memoryview | NDArray[Any]
 
 def encode(
-    dtype: int,
-    encoder: str,
-    source: _Buffer,
-    source_dtype: int,
-    rows: int,
-    cols: int,
-    planes: Sequence[_Buffer],
-    first_row: int = 0,
-    isa: str = "",
+    dtype: int, encoder: str, values: _Buffer, planes: Sequence[_Buffer], first_row: int = 0, isa: str = ""
 ) -> None: ...
-def decode(dtype: int, planes: Sequence[_Buffer], rows: int, cols: int, out: _Buffer, isa: str = "") -> None: ...
+def decode(dtype: int, planes: Sequence[_Buffer], values: _Buffer, isa: str = "") -> None: ...
 def hash64(data: _Buffer, threads: int = 1, isa: str = "") -> int: ...
 
 class Hash64:
@@ -131,3 +123,45 @@ class Plan:
     ) -> int: ...
     def cancel(self) -> None: ...
     def stats(self) -> PlanStats: ...
+
+# Linear operators
+def linear(
+    isa: str,
+    mode: str,
+    dtype_id: int,
+    weight: Any,
+    rows: int,
+    cols: int,
+    x: NDArray[np.float32],
+    r0: int = 0,
+    r1: int = -1,
+) -> NDArray[np.float32]: ...
+def gather(isa: str, dtype_id: int, weight: Any, rows: int, cols: int, row: int) -> NDArray[np.float32]: ...
+def quantize_dequantize(isa: str, x: NDArray[np.float32]) -> NDArray[np.float32]: ...
+def read_probe(buffer: Any) -> int: ...
+
+# Measurements of the machine (csrc/bind/probe.cpp)
+
+def read_seconds(data: NDArray[np.uint8], threads: int) -> float: ...
+
+# sampling (csrc/bind/sampling.cpp)
+class Sampler:
+    position: int
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        seed: int,
+        logprobs: int,
+        logit_bias: Sequence[tuple[int, float]] = ...,
+        isa: str = "",
+    ) -> None: ...
+    def accept(self, id: int, generated: bool = True) -> None: ...
+    def sample(self, logits: NDArray[np.float32]) -> tuple[int, float, list[tuple[int, float]]]: ...

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.weights import awkward, heavy_tailed
-from cortiq.errors import Bounds, NonFinite, Parse, ShapeMismatch, UnsupportedFeature, UsageError
+from cortiq.errors import Bounds, NonFinite, Parse, UnsupportedFeature, UsageError
 from cortiq.layouts import ENCODERS, LAYOUTS, Encoder, Layout, layout, native
 
 WEIGHTS = [entry for entry in LAYOUTS.values() if entry.has_codec and entry.name != "u8"]
@@ -220,28 +220,39 @@ def test_planes_tile_the_payload(entry: Layout) -> None:
 
 
 @pytest.mark.parametrize("entry", WEIGHTS, ids=ids)
-@pytest.mark.parametrize("workers", [0, 3])
-def test_blocks_of_rows_give_the_same_payload(entry: Layout, workers: int) -> None:
-    if not isas():
-        pytest.skip("the native core is not built")
+def test_blocks_of_rows_fill_the_planes(entry: Layout, isa: str) -> None:
     values = heavy_tailed(23, 64)
-    blocks = [values[start : start + 4] for start in range(0, 23, 4)]
+
+    def encode(first: int) -> tuple[NDArray[np.uint8], ...]:
+        return native.encode_rows(entry, values[first : first + 4], first_row=first, isa=isa)
+
     with ThreadPoolExecutor(3) as executor:
-        pieces = native.encode_stream(entry, values.shape, blocks, executor=executor if workers else None)
-        assert b"".join(piece.tobytes() for piece in pieces) == entry.encode(values)
+        blocks = list(executor.map(encode, range(0, 23, 4)))
+    payload = b"".join(piece.tobytes() for plane in zip(*blocks, strict=True) for piece in plane)
+    assert payload == entry.encode(values)
 
 
-@pytest.mark.parametrize(
-    "blocks",
-    [[(4, 64)], [(4, 64), (3, 64)], [(6, 32)], [(2, 64), (2, 2, 32)]],
-    ids=["too few rows", "too many rows", "other columns", "three dimensions"],
-)
-def test_blocks_that_do_not_add_up_are_refused(blocks: list[tuple[int, ...]]) -> None:
-    if not isas():
-        pytest.skip("the native core is not built")
-    pieces = (np.zeros(shape, np.float32) for shape in blocks)
-    with pytest.raises(ShapeMismatch, match="row_block"):
-        list(native.encode_stream(layout("q8_row"), (6, 64), pieces))
+@pytest.mark.parametrize("values", [np.zeros((4, 32)), np.zeros((4, 64), np.float32)[:, ::2], np.zeros(32, np.float32)])
+def test_native_refuses_what_is_no_matrix_of_weights(values: NDArray[Any], isa: str) -> None:
+    with pytest.raises(UsageError, match="element_type"):
+        native.encode_rows(layout("f32"), values, isa=isa)
+
+
+def test_the_core_checks_its_buffers(isa: str) -> None:
+    core, values = native.native(), heavy_tailed(2, 32)
+    for planes in ([bytearray(63)], [bytearray(65)], [bytearray(64), bytearray(2)], []):
+        with pytest.raises(UsageError, match="planes"):
+            core.encode(3, "plain", values, planes, 0, isa)
+    with pytest.raises(BufferError):
+        core.encode(0, "plain", values, [bytes(256)], 0, isa)  # not writable
+    with pytest.raises(UsageError, match="element_type"):
+        core.encode(0, "plain", values.astype(np.float64), [bytearray(256)], 0, isa)
+    with pytest.raises(UnsupportedFeature, match="id 8"):
+        core.encode(8, "plain", values, [bytearray(256)], 0, isa)
+    with pytest.raises(UsageError, match="encoder"):
+        core.encode(0, "fastest", values, [bytearray(256)], 0, isa)
+    with pytest.raises(UsageError, match="isa"):
+        core.encode(0, "plain", values, [bytearray(256)], 0, "sse9")
 
 
 @pytest.mark.parametrize("entry", WEIGHTS, ids=ids)

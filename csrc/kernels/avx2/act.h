@@ -11,7 +11,9 @@ constexpr size_t kBlock = 8;  // groups
 struct ActBlock {
     i8 split[kBlock * kGroup];
     float scale[kBlock];
-    std::int32_t minus8[kBlock];  // low half: -8 * sum(q), which fits int16; high half 0
+    // -8 * sum(q) for 4-bit weights, where a sum of products starts: as two int16, columns with k % 8 < 4 and the others,
+    // as the products of `split` fall. What is summed from there on stays within int16 (16 * 8 * 127).
+    std::int32_t start[kBlock];
 };
 constexpr size_t kWideBlock = kBlock * kGroup * sizeof(std::int16_t);
 
@@ -61,11 +63,10 @@ inline void store_group(const QuantGroup& q, size_t g, ActBlock* block, u8* wide
     i8* at = b.split + split_offset(g);
     _mm_store_si128(reinterpret_cast<__m128i*>(at), _mm256_castsi256_si128(split));
     _mm_store_si128(reinterpret_cast<__m128i*>(at + 32), _mm256_extracti128_si256(split, 1));
-    const I pairs = _mm256_madd_epi16(_mm256_add_epi16(q.low, q.high), _mm256_set1_epi16(1));
+    const I pairs = _mm256_madd_epi16(_mm256_add_epi16(q.low, q.high), _mm256_set1_epi16(-8));
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    b.minus8[g % kBlock] = (-8 * _mm_cvtsi128_si32(sum)) & 0xffff;
+    b.start[g % kBlock] = _mm_extract_epi16(sum, 0) | _mm_extract_epi16(sum, 4) << 16;
     b.scale[g % kBlock] = q.scale;
 }
 

@@ -18,10 +18,19 @@ inline I dot_four(const u8* w, const u8* x) {
                         add_halves32(dot_wide(w + 64, x + 128), dot_wide(w + 96, x + 192)));
 }
 
+// Bytes ahead that are fetched into the cache: a row of a small model is too short for the processor to see a stream.
+constexpr size_t kQ8Ahead = 1024;
+
+// kHalves == 1: the upper four groups are absent.
+template <int kHalves = 2>
 inline __m256 q8_block(const u8* w, const u8* wide, const float* scale, __m256 lanes) {
-    const I a = dot_four(w, wide), b = dot_four(w + 128, wide + 256);
+    const I a = dot_four(w, wide), b = kHalves == 2 ? dot_four(w + 128, wide + 256) : _mm256_setzero_si256();
     const I dot = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
     return fma(to_f(dot), load_f(scale), lanes);
+}
+
+inline __m256 q8_tail(const u8* w, const u8* wide, const float* scale, __m256 lanes, size_t rest) {
+    return rest <= 128 ? q8_block<1>(w, wide, scale, lanes) : q8_block<2>(w, wide, scale, lanes);
 }
 
 template <int kCols>
@@ -42,9 +51,13 @@ void q8_gemv(const Job& job, const u8* act) {
         for (int c = 0; c < kCols; c++) {
             const ActRow x(act + size_t(c) * stride, job.w.cols);
             __m256 lanes = _mm256_setzero_ps();
-            for (size_t b = 0; b < full; b++)
-                lanes = q8_block(p + b * kBytes, x.wide + b * kWideBlock, x.block[b].scale, lanes);
-            if (rest != 0) lanes = q8_block(last, x.wide + full * kWideBlock, x.block[full].scale, lanes);
+            for (size_t b = 0; b < full; b++) {
+                const u8* w = p + b * kBytes;
+                if (c == 0)
+                    for (size_t line = 0; line < 4; line++) _mm_prefetch(w + kQ8Ahead + 64 * line, _MM_HINT_T0);
+                lanes = q8_block(w, x.wide + b * kWideBlock, x.block[b].scale, lanes);
+            }
+            if (rest != 0) lanes = q8_tail(last, x.wide + full * kWideBlock, x.block[full].scale, lanes, rest);
             job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes) * t.scale(r);
         }
     }

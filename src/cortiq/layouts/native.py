@@ -1,25 +1,20 @@
 """The codecs of the native core: the bytes of the NumPy definitions, at the speed of memory.
 
-A tensor is encoded in blocks of rows, several at a time when an executor is given (the GIL is released), and no more
-than a few blocks are in memory at once.
+A tensor larger than memory is encoded in blocks of rows; the GIL is released, so several threads may encode at a time.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import NativeMissing, ShapeMismatch, UsageError
+from cortiq.errors import NativeMissing, UsageError
 from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, as_bytes
 from cortiq.layouts.sizes import Shape, rows_and_cols
-
-_BLOCKS_IN_FLIGHT = 4
 
 
 def encode_rows(
@@ -32,17 +27,17 @@ def encode_rows(
     Raises NonFinite, UnsupportedFeature for a dtype without codec, UsageError, NativeMissing.
     """
     core = native()
+    source = _source(values)
     rows, cols = values.shape
-    source = _source_dtype(values)
     planes = tuple(np.empty((rows, nbytes), np.uint8) for nbytes in layout.row_nbytes(cols))
-    core.encode(layout.id, encoder, as_bytes(values), source, rows, cols, planes, first_row, isa)
+    core.encode(layout.id, encoder, source, planes, first_row, isa)
     return planes
 
 
 def decode_rows(layout: Layout, planes: Iterable[Bytes], rows: int, cols: int, *, isa: str = "") -> Floats:
     """The reverse: one contiguous buffer per plane to f32 [rows, cols]. The planes must be validated."""
     values = np.empty((rows, cols), np.float32)
-    native().decode(layout.id, tuple(as_bytes(plane) for plane in planes), rows, cols, values, isa)
+    native().decode(layout.id, tuple(as_bytes(plane) for plane in planes), values, isa)
     return values
 
 
@@ -62,55 +57,6 @@ def decode(layout: Layout, payload: Payload, shape: Shape, *, isa: str = "") -> 
     return decode_rows(layout, planes, rows, cols, isa=isa).reshape(tuple(shape))
 
 
-def encode_stream(
-    layout: Layout,
-    shape: Shape,
-    blocks: Iterable[NDArray[Any]],
-    *,
-    encoder: Encoder = "best",
-    executor: Executor | None = None,
-) -> Iterator[Bytes]:
-    """The payload of a tensor in order, piece by piece, from its blocks of rows in order.
-
-    ``blocks`` are [n, cols] pieces of ``rows_and_cols(shape)``, of an element type ``encode_rows`` takes. With an
-    executor up to four blocks are encoded at a time. Planes behind the first (a few bytes a row) are kept until it is
-    through. The bytes depend neither on the blocks nor on the executor.
-
-    Raises ShapeMismatch when the blocks do not add up to the shape, and as ``encode_rows``.
-    """
-    layout.payload_nbytes(shape)
-    later: list[tuple[Bytes, ...]] = []
-    for planes in _encoded(layout, shape, blocks, encoder, executor):
-        yield planes[0].reshape(-1)
-        later.append(planes[1:])
-    for plane in zip(*later, strict=True):
-        for piece in plane:
-            yield piece.reshape(-1)
-
-
-def _encoded(
-    layout: Layout, shape: Shape, blocks: Iterable[NDArray[Any]], encoder: Encoder, executor: Executor | None
-) -> Iterator[tuple[Bytes, ...]]:
-    rows, cols = rows_and_cols(shape)
-    first_row = 0
-    running: deque[Future[tuple[Bytes, ...]]] = deque()
-    for block in blocks:
-        if block.ndim != 2 or block.shape[1] != cols or first_row + len(block) > rows:
-            found = f"{block.shape} at row {first_row}"
-            raise ShapeMismatch("a block of rows does not fit", code="row_block", expected=(rows, cols), found=found)
-        if executor is None:
-            yield encode_rows(layout, block, encoder=encoder, first_row=first_row)
-        else:
-            running.append(executor.submit(encode_rows, layout, block, encoder=encoder, first_row=first_row))
-            if len(running) == _BLOCKS_IN_FLIGHT:
-                yield running.popleft().result()
-        first_row += len(block)
-    while running:
-        yield running.popleft().result()
-    if first_row != rows:
-        raise ShapeMismatch("rows are missing", code="row_block", expected=rows, found=first_row)
-
-
 def native() -> ModuleType:
     """The module ``cortiq._native``. Raises NativeMissing with the command that builds it."""
     try:
@@ -120,10 +66,11 @@ def native() -> ModuleType:
     return _native
 
 
-def _source_dtype(values: NDArray[Any]) -> int:
+def _source(values: NDArray[Any]) -> NDArray[Any]:
+    """``values`` as the core takes them: bf16, which has no buffer format, as u16."""
     name = values.dtype.name
-    source = {"float32": 0, "float16": 1, "bfloat16": 2, "uint16": 2}.get(name)
-    if source is None or not values.flags.c_contiguous:
-        expected = "contiguous f32, f16 or bf16"
-        raise UsageError("these weights cannot be encoded", code="element_type", expected=expected, found=name)
-    return source
+    if name not in ("float32", "float16", "bfloat16", "uint16") or not values.flags.c_contiguous or values.ndim != 2:
+        expected = "a C-contiguous matrix of f32, f16 or bf16"
+        found = f"{name} {values.shape}"
+        raise UsageError("these weights cannot be encoded", code="element_type", expected=expected, found=found)
+    return values.view(np.uint16) if name == "bfloat16" else values

@@ -11,12 +11,14 @@ Keys and values pass through the cache, so they are rounded to its type first.
 
 from __future__ import annotations
 
+from typing import Required, TypedDict, Unpack
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cortiq import _native
 
-__all__ = ["native", "reference"]
+__all__ = ["Options", "native", "reference"]
 
 F32 = NDArray[np.float32]
 
@@ -48,12 +50,20 @@ def reference(
     return result
 
 
-def native(
-    q: F32, k: F32, v: F32, *, scale: float, window: int = 0, softcap: float = 0.0, kv_dtype: str = "f16", isa: str
-) -> F32:
+class Options(TypedDict, total=False):
+    """Keyword arguments of ``reference``, with its defaults: ``scale`` must be given."""
+
+    scale: Required[float]
+    window: int
+    softcap: float
+    kv_dtype: str
+
+
+def native(q: F32, k: F32, v: F32, *, isa: str, **options: Unpack[Options]) -> F32:
     """The same by the native core, through a paged cache of its own.
 
     Raises ShapeMismatch when the arrays do not belong together, UsageError for an unknown ``kv_dtype`` or ``isa``.
     """
     q, k, v = (np.ascontiguousarray(a) for a in (q, k, v))
-    return _native.attention(isa, q, k, v, scale, window, softcap, kv_dtype)
+    window, softcap = options.get("window", 0), options.get("softcap", 0.0)
+    return _native.attention(isa, q, k, v, options["scale"], window, softcap, options.get("kv_dtype", "f16"))

@@ -1,0 +1,3 @@
+"""The command line: parses, prints and sets the exit code. It knows no model; only ``console`` prints."""
+
+__all__: list[str] = []

@@ -1,0 +1,157 @@
+"""``cortiq convert`` and ``import-gguf``: a checkpoint becomes a .cmf file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cortiq.cli.console import Console, human_bytes
+from cortiq.cli.params import Command, F, json_option, option, pass_console, stacked
+from cortiq.errors import UsageError
+
+if TYPE_CHECKING:
+    from cortiq.convert import ConvertOptions
+
+CONVERT_EPILOG = """
+cortiq convert ./SmolLM2-135M-Instruct smollm2.cmf
+cortiq convert model.gguf model.cmf --quant q4_tiled
+cortiq convert --model ./checkpoint --quant q4_tiled --output model.cmf
+cortiq convert ./checkpoint model.cmf --tensor 'down_proj=q8_row' --dry-run
+"""
+IMPORT_EPILOG = """
+cortiq import-gguf model.gguf --output model.cmf
+"""
+
+
+def _quant_options(function: F) -> F:
+    group = "Precision"
+    return stacked(
+        option("--quant", group=group, default="q8_row", show_default=True, help="Dtype of the layers' matrices."),
+        option("--embed", group=group, metavar="DTYPE", help="Dtype of the embedding; same: as --quant."),
+        option("--head", group=group, metavar="DTYPE", help="Dtype of the head; same: as --quant."),
+        option("--tensor", group=group, metavar="REGEX=DTYPE", multiple=True, help="Dtype by name; repeatable."),
+        option(
+            "--encoder",
+            group=group,
+            type=click.Choice(["best", "plain"]),
+            default="best",
+            show_default=True,
+            help="Smallest error, or SPEC 3.2's formulas.",
+        ),
+    )(function)
+
+
+def _work_options(function: F) -> F:
+    return stacked(
+        option("-t", "--threads", type=click.IntRange(1, 1024), help="Encoder threads; the bytes are the same."),
+        option("--force", is_flag=True, help="Replace an existing file."),
+        option("--dry-run", is_flag=True, help="Read the headers, say what would be written."),
+    )(function)
+
+
+@click.command(cls=Command, epilog=CONVERT_EPILOG)
+@click.argument("source", metavar="[MODEL]", required=False)
+@click.argument("target", metavar="[OUT]", required=False)
+@option("--model", "model_option", metavar="MODEL", help="The source, as an option.")
+@option("--output", "-o", "output_option", metavar="OUT", help="The file to write, as an option.")
+@_work_options
+@_quant_options
+@json_option
+@pass_console
+def convert(console: Console, source: str | None, target: str | None, **given: Any) -> None:
+    """Make the .cmf file OUT from MODEL: a Hugging Face folder or repository, a known name, or a .gguf file.
+
+    Embedding and head stay at 8 bits when --quant has fewer than 6. OUT appears when it is complete. The last line on
+    standard output is its path.
+    """
+    model = _one(source, given["model_option"], "MODEL")
+    output = _one(target, given["output_option"], "OUT")
+    _convert(console, model, Path(output).expanduser(), given)
+
+
+@click.command("import-gguf", cls=Command, epilog=IMPORT_EPILOG)
+@click.argument("gguf")
+@option("--output", "-o", required=True, metavar="OUT", help="The file to write.")
+@_work_options
+@_quant_options
+@json_option
+@pass_console
+def import_gguf(console: Console, gguf: str, output: str, **given: Any) -> None:
+    """Make the .cmf file OUT from a GGUF file; `cortiq convert` does the same."""
+    if not Path(gguf).expanduser().is_file():
+        raise UsageError("there is no such GGUF file", code="source", path=gguf)
+    _convert(console, gguf, Path(output).expanduser(), given)
+
+
+def _one(positional: str | None, named: str | None, what: str) -> str:
+    if positional is not None and named is not None:
+        raise UsageError(f"{what} is given twice", code="arguments")
+    chosen = positional if positional is not None else named
+    if not chosen or chosen == "-":
+        raise UsageError(f"{what} is missing" if not chosen else f"{what} must be a file", code="arguments")
+    return chosen
+
+
+def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
+    """What the command line says about a conversion."""
+    from cortiq.cli.probe import native_core
+    from cortiq.convert import ConvertOptions, parse_end, parse_overrides
+    from cortiq.quantize import parse_dtype
+    from cortiq.settings import Settings
+
+    return ConvertOptions(
+        quant=parse_dtype(given["quant"]),
+        embed=None if given["embed"] is None else parse_end(given["embed"]),
+        head=None if given["head"] is None else parse_end(given["head"]),
+        overrides=parse_overrides(given["tensor"]),
+        encoder=given["encoder"],
+        threads=given["threads"] or Settings.load().threads or native_core().usable_cpus(),
+        force=given["force"],
+        source_model=source,
+    )
+
+
+def _convert(console: Console, model: str, output: Path, given: dict[str, Any]) -> None:
+    from cortiq.cli.models import source_of
+    from cortiq.convert import convert as run
+
+    source = source_of(model, console)
+    options = convert_options(given, model if not Path(model).expanduser().exists() else source.name)
+    if given["dry_run"]:
+        _plan(console, source, output, options, as_json=given["as_json"])
+        return
+    with console.progress(f"converting {source.name}") as progress:
+        receipt = run(source, output, options, progress=progress.update)
+    if given["as_json"]:
+        console.json({**asdict(receipt), "output": str(receipt.output)})
+        return
+    for line in receipt.lines():
+        console.note(line)
+    console.line(str(receipt.output))
+
+
+def _plan(console: Console, source: Path, output: Path, options: ConvertOptions, *, as_json: bool) -> None:
+    from cortiq.convert.plan import plan_tensors
+    from cortiq.convert.sources import open_source
+
+    with open_source(source) as opened:
+        planned = plan_tensors(opened, options)
+        arch = str(opened.arch["arch_name"])
+    counts = Counter(entry.dtype for entry in planned)
+    sizes = {kind: sum(entry.nbytes for entry in planned if entry.dtype == kind) for kind in counts}
+    if as_json:
+        document = {"dry_run": True, "output": str(output), "arch_name": arch, "tensors": len(planned)}
+        console.json({**document, "dtypes": dict(counts), "dtype_bytes": sizes, "bytes": sum(sizes.values())})
+        return
+    console.line(f"{output}: {arch}, {len(planned)} tensors, {human_bytes(sum(sizes.values()))} of weights")
+    for kind, count in counts.most_common():
+        console.line(f"{kind:9} {count:5} tensors  {human_bytes(sizes[kind]):>10}")
+    for note in (entry.note for entry in planned if entry.note):
+        console.note(f"note: {note}")
+
+
+__all__ = ["convert", "convert_options", "import_gguf"]

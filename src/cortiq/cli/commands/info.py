@@ -1,0 +1,167 @@
+"""``cortiq info``: what a file says about itself, from its envelope, header and directory alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cortiq.cli.console import Console, human_bytes, human_count
+from cortiq.cli.params import Command, json_option, option, pass_console
+from cortiq.errors import printable
+
+if TYPE_CHECKING:
+    from cortiq.container import File
+
+EPILOG = """
+cortiq info model.cmf
+cortiq info model.cmf --tensors | sort -k5 -n | tail
+cortiq info model.cmf --json | jq .arch
+"""
+
+
+@click.command(cls=Command, epilog=EPILOG)
+@click.argument("model")
+@option("--tensors", is_flag=True, help="List every tensor.")
+@json_option
+@pass_console
+def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
+    """Show what is in the .cmf file MODEL, or behind a known name that was pulled.
+
+    Nothing but the head of the file is read; `cortiq verify` checks the rest.
+    """
+    from cortiq.cli.models import existing_file
+    from cortiq.container import open_single
+
+    with open_single(existing_file(model)) as file:
+        if as_json:
+            document = describe(file)
+            if tensors:
+                document["tensors"]["list"] = [_record(file, name) for name in file]
+            console.json(document)
+        elif tensors:
+            _print_tensors(console, file)
+        else:
+            for label, value in _lines(file, describe(file)):
+                console.line(f"{console.paint(label.ljust(13), 'bold')}{printable(value)}")
+
+
+def describe(file: File) -> dict[str, Any]:
+    """The file as a JSON document."""
+    from cortiq.container.features import Feature
+
+    header = file.header
+    chat = header.chat
+    tokenizer = file.section("vocab")
+    hashes = {"header": file.envelope.header_hash, "directory": file.dir_hash}
+    hashes |= {n: header.section_hashes.get(n, 0) for n in ("masks", "vocab", "index") if file.section(n) is not None}
+    fields = header.to_dict()
+    return {
+        "path": str(file.path),
+        "size": file.size,
+        "version": 2,
+        "features": [f.name for f in Feature if f & file.envelope.features],
+        "arch": fields["arch"],
+        "quant_type": header.quant_type,
+        "tensors": _histogram(file),
+        "tokenizer": None
+        if tokenizer is None
+        else {
+            "bytes": len(tokenizer),
+            "chat_template": bool(chat and chat.chat_template),
+            "eos_token_ids": list(chat.eos_token_ids) if chat else [],
+            "bos_token_id": chat.bos_token_id if chat else None,
+        },
+        "generation_config": file.generation,
+        "provenance": fields.get("provenance"),
+        "shard": None if header.shard is None else {"no": header.shard.no, "count": header.shard.count},
+        "hashes": {name: f"{value:016x}" if value else None for name, value in hashes.items()},
+        "sections": [
+            {"name": name, "offset": part.offset, "bytes": part.nbytes} for name, part in _sections(file) if part.nbytes
+        ],
+    }
+
+
+def _sections(file: File) -> Iterator[tuple[str, Any]]:
+    for name in ("header", "directory", "data", "masks", "vocab", "index"):
+        yield name, file.envelope.section(name)
+
+
+def _histogram(file: File) -> dict[str, Any]:
+    """Tensors, values and bytes in all and by dtype, largest first; u8 tensors hold bytes, not parameters."""
+    from cortiq.layouts import DTYPE_NAMES
+
+    kinds: dict[str, dict[str, Any]] = {}
+    for entry in file.tensors.values():
+        name = DTYPE_NAMES[entry.dtype]
+        kind = kinds.setdefault(name, {"dtype": name, "tensors": 0, "values": 0, "bytes": 0})
+        kind["tensors"] += 1
+        kind["values"] += math.prod(entry.shape)
+        kind["bytes"] += entry.nbytes
+    by_size = sorted(kinds.values(), key=lambda kind: -kind["bytes"])
+    return {
+        "count": len(file.tensors),
+        "parameters": sum(kind["values"] for kind in by_size if kind["dtype"] != "u8"),
+        "bytes": sum(kind["bytes"] for kind in by_size),
+        "dtypes": by_size,
+    }
+
+
+def _record(file: File, name: str) -> dict[str, Any]:
+    from cortiq.layouts import DTYPE_NAMES
+
+    entry = file.tensors[name]
+    return {
+        "name": entry.name,
+        "dtype": DTYPE_NAMES[entry.dtype],
+        "shape": list(entry.shape),
+        "offset": file.envelope.data.offset + entry.off,
+        "bytes": entry.nbytes,
+        "hash": f"{entry.hash:016x}",
+    }
+
+
+def _print_tensors(console: Console, file: File) -> None:
+    rows = []
+    for record in (_record(file, name) for name in file):
+        shape = "x".join(map(str, record["shape"])) or "scalar"
+        place = (str(record["offset"]), str(record["bytes"]), record["hash"])
+        rows.append([printable(record["name"]), record["dtype"], shape, *place])
+    console.table(["tensor", "dtype", "shape", "offset", "bytes", "hash64"], rows, right=(3, 4))
+
+
+def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    arch, tensors, tokenizer = file.arch, document["tensors"], document["tokenizer"]
+    yield "file", f"{document['path']}, {human_bytes(document['size'])}, CMF v2 ({', '.join(document['features'])})"
+    yield "model", f"{arch.arch_name}, {human_count(tensors['parameters'])} parameters, {arch.num_layers} layers"
+    heads = f"{arch.num_attention_heads} heads of {arch.head_dim}, {arch.num_kv_heads} for keys and values"
+    sizes = f"vocabulary {arch.vocab_size}, context {arch.max_position_embeddings}"
+    yield "shape", f"hidden {arch.hidden_size}, ffn {arch.intermediate_size}, {heads}, {sizes}"
+    yield "tensors", f"{tensors['count']}, {human_bytes(tensors['bytes'])}"
+    for kind in tensors["dtypes"]:
+        share = kind["bytes"] / max(tensors["bytes"], 1)
+        yield "", f"{kind['dtype']:9} {kind['tensors']:5} tensors  {human_bytes(kind['bytes']):>10}  {share:6.1%}"
+    if tokenizer is None:
+        yield "tokenizer", "none: the file cannot answer text"
+    else:
+        template = "its own chat template" if tokenizer["chat_template"] else "no chat template: ChatML is used"
+        ends = ", ".join(map(str, tokenizer["eos_token_ids"])) or "none stated"
+        yield "tokenizer", f"{human_bytes(tokenizer['bytes'])}, {template}, stop ids {ends}"
+    if document["shard"]:
+        yield "shard", f"{document['shard']['no']} of {document['shard']['count']}"
+    for label in ("generation_config", "provenance"):
+        if document[label]:
+            yield label.partition("_")[0], _plain(document[label])
+    known = [f"{name} {value or 'unhashed'}" for name, value in document["hashes"].items()]
+    yield "hash64", f"{', '.join(known)}; one for every tensor"
+
+
+def _plain(value: Any) -> str:
+    """JSON as words: ``quant q8_row, encoder best``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return " ".join(_plain(item) for item in value)
+    return str(value)

@@ -1,0 +1,49 @@
+"""What each byte of a file belongs to: live ranges and the gaps between them (SPEC 4, 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cortiq.container.envelope import NBYTES, Range
+from cortiq.container.file import File
+
+_SECTIONS = ("header", "directory", "masks", "vocab", "index")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes ``start`` to ``end`` of the file that a section or, when ``is_tensor``, a tensor called ``name`` owns."""
+
+    start: int
+    end: int
+    name: str
+    is_tensor: bool = False
+
+
+def extents(file: File) -> list[Extent]:
+    """All live ranges by offset. Aliased tensors appear each."""
+    live = [Extent(0, NBYTES, "envelope")]
+    for name in _SECTIONS:
+        part = file.envelope.section(name)
+        if part.nbytes:
+            live.append(Extent(part.offset, part.end, name))
+    table = file.tensors.table
+    starts = table.column("off").tolist()
+    sizes = table.column("nbytes").tolist()
+    base = file.envelope.data.offset
+    for name, off, nbytes in zip(table.names, starts, sizes, strict=True):
+        if nbytes:
+            live.append(Extent(base + off, base + off + nbytes, name, True))
+    return sorted(live, key=lambda extent: (extent.start, extent.end))
+
+
+def gaps(file: File) -> list[Range]:
+    """Ranges between and behind the live ones, by offset."""
+    found, cursor = [], 0
+    for extent in extents(file):
+        if extent.start > cursor:
+            found.append(Range(cursor, extent.start - cursor))
+        cursor = max(cursor, extent.end)
+    if cursor < file.size:
+        found.append(Range(cursor, file.size - cursor))
+    return found

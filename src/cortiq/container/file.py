@@ -1,0 +1,141 @@
+"""An open CMF file (SPEC 1-6): sections, tensors, tokenizer. Immutable; the blob is read when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cortiq.container.arch import Arch
+from cortiq.container.directory import Directory
+from cortiq.container.envelope import Envelope, Range
+from cortiq.container.header import Header
+from cortiq.container.mapping import Mapping
+from cortiq.container.strict_json import thaw
+from cortiq.container.tensor import Tensor, TensorEntry
+from cortiq.errors import Limit, MissingTensor
+
+MAX_VOCAB = 2**28
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class File:
+    """A valid CMF file, mapped. A context manager; ``file["name"]`` is a tensor, iteration gives the names.
+
+    ``path``      as it was given
+    ``envelope``  where the sections are
+    ``header``    the header JSON, read-only
+    ``tensors``   entries by name in directory order, read-only
+    ``mapping``   the bytes
+    """
+
+    path: Path
+    envelope: Envelope
+    header: Header
+    tensors: Directory
+    mapping: Mapping
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file when it was opened."""
+        return self.mapping.size
+
+    @property
+    def arch(self) -> Arch:
+        """What the model is."""
+        return self.header.arch
+
+    @property
+    def dir_hash(self) -> int:
+        """hash64 of the directory as the envelope states it; 0 when the file carries none (SPEC 8.1)."""
+        return self.envelope.directory_hash
+
+    @property
+    def tokenizer_json(self) -> bytes | None:
+        """The tokenizer section, verbatim (SPEC 6). Raises Limit.vocab beyond 256 MiB."""
+        part = self.envelope.vocab
+        if part.nbytes == 0:
+            return None
+        if part.nbytes > MAX_VOCAB:
+            raise Limit(
+                "the tokenizer section is larger than the reader accepts",
+                code="vocab",
+                path=str(self.path),
+                section="vocab",
+                offset=part.offset,
+                expected=f"at most {MAX_VOCAB}",
+                found=part.nbytes,
+            )
+        return bytes(self.view(part))
+
+    @property
+    def tokenizer_config(self) -> dict[str, Any] | None:
+        """A copy of the header's chat bundle (SPEC 6.1)."""
+        return self._block("tokenizer_config")
+
+    @property
+    def generation(self) -> dict[str, Any] | None:
+        """A copy of the header's ``generation_config``: sampling defaults of the model's makers, when stated."""
+        return self._block("generation_config")
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor called ``name``. Raises MissingTensor."""
+        if name not in self.tensors:
+            raise MissingTensor("no such tensor", code="name", path=str(self.path), tensor=name)
+        entry = self.tensors[name]
+        return Tensor(entry, self.mapping.view(self.envelope.data.offset + entry.off, entry.nbytes))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def view(self, part: Range) -> memoryview:
+        """Read-only view of a range of the file. Raises UsageError.closed."""
+        return self.mapping.view(part.offset, part.nbytes)
+
+    def section(self, name: str) -> memoryview | None:
+        """Bytes of ``header``, ``directory``, ``data``, ``masks``, ``vocab`` or ``index``; None when it is absent."""
+        part = self.envelope.section(name)
+        return self.view(part) if part.nbytes else None
+
+    def address(self, entry: TensorEntry) -> int:
+        """Where the bytes of a tensor of this file are in memory, for native views. Keep the file alive meanwhile."""
+        return self.mapping.address + self.envelope.data.offset + entry.off
+
+    @property
+    def map_end(self) -> int:
+        """Address after the last byte of the file in memory."""
+        return self.mapping.address + self.mapping.size
+
+    @property
+    def closed(self) -> bool:
+        return self.mapping.closed
+
+    def close(self) -> None:
+        """Give the mapping back once the views of it are gone; views taken before stay valid."""
+        self.mapping.close()
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"File({str(self.path)!r}, {self.arch.arch_name}, {len(self.tensors)} tensors, {self.size} bytes)"
+
+    def _block(self, name: str) -> dict[str, Any] | None:
+        value = self.header.get(name)
+        if value is None:
+            return None
+        block: dict[str, Any] = thaw(value)
+        return block

@@ -1,0 +1,174 @@
+"""The header JSON (SPEC 2, 6.1, 8.1, 9.1, 10): strict text, typed fields, everything else kept as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cortiq.container.arch import Arch, read_arch
+from cortiq.container.records import Place, array, integer, key, optional, read_record, text
+from cortiq.container.strict_json import freeze, parse_json, thaw
+
+QUANT_TYPES = ("Q8_ROW", "Q4_BLOCK", "Q8_2F", "VBIT", "BF16", "F16", "F32")
+HASHED_SECTIONS = ("masks", "vocab", "index")
+MAX_SHARDS = 100_000
+MAX_EOS_IDS = 1024
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardInfo:
+    """Which part of a set of files this is (SPEC 10)."""
+
+    no: int = key(integer(1, MAX_SHARDS))
+    count: int = key(integer(1, MAX_SHARDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatConfig:
+    """The typed part of ``tokenizer_config`` (SPEC 6.1)."""
+
+    chat_template: str | None = optional(text)
+    eos_token_ids: tuple[int, ...] = key(array(integer(0), MAX_EOS_IDS), ())
+    bos_token_id: int | None = optional(integer(0))
+    pad_token_id: int | None = optional(integer(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Header(Mapping[str, Any]):
+    """The header as a read-only mapping, with what the container relies on as attributes.
+
+    ``raw``             the bytes as stored
+    ``fields``          the whole object, read-only
+    ``arch``            what the model is
+    ``chat``            typed ``tokenizer_config``, None when the file carries none
+    ``shard``           None for an ordinary file
+    ``section_hashes``  hash64 of masks, vocab and index by name, those the file states; 0 means unhashed
+    ``is_skill_file``   True when a skill record is bound to a base (SPEC 9.1)
+    """
+
+    raw: bytes
+    fields: Mapping[str, Any]
+    arch: Arch
+    chat: ChatConfig | None
+    shard: ShardInfo | None
+    section_hashes: Mapping[str, int]
+    is_skill_file: bool
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __repr__(self) -> str:
+        return f"Header({', '.join(self.fields)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """A fresh copy as dict and list, to be changed and written."""
+        copy: dict[str, Any] = thaw(self.fields)
+        return copy
+
+    @property
+    def quant_type(self) -> str | None:
+        """Informational: the truth is each tensor's dtype."""
+        value: str | None = self.fields.get("quant_type")
+        return value
+
+
+def parse_header(raw: bytes, offset: int = 128) -> Header:
+    """The header in ``raw``, which lies at ``offset`` of its file.
+
+    Raises what ``parse_json`` and ``read_arch`` raise, and Parse with one of the codes ``header_type``,
+    ``header_field``, ``shard``, ``chat``, ``section_hash``, ``skill``.
+    """
+    fields = parse_json(raw, section="header", offset=offset)
+    root = Place("header_field", "", offset)
+    if not isinstance(fields, dict):
+        Place("header_type", "(top level)", offset).fail("an object", fields)
+    _check_identity(fields, root)
+    if "arch" not in fields:
+        Place("arch", "arch", offset).fail("an object", "nothing")
+    arch = read_arch(fields["arch"], offset)
+    return Header(
+        raw=bytes(raw),
+        fields=freeze(fields),
+        arch=arch,
+        chat=_chat(fields.get("tokenizer_config"), arch, offset),
+        shard=_shard(fields.get("shard"), offset),
+        section_hashes=_section_hashes(fields.get("section_hashes"), offset),
+        is_skill_file=_is_skill_file(fields.get("skills"), "skills" in fields, offset),
+    )
+
+
+def _check_identity(fields: dict[str, Any], root: Place) -> None:
+    if fields.get("format", "cmf") != "cmf":
+        root.child("format").fail('"cmf"', fields["format"])
+    if "version" not in fields:
+        root.child("version").fail(2, "nothing")
+    if integer(0, 2**32 - 1)(fields["version"], root.child("version")) != 2:
+        root.child("version").fail(2, fields["version"])
+    if "quant_type" in fields:
+        text(fields["quant_type"], root.child("quant_type"))
+    for name in ("tokenizer_config", "section_hashes", "shard"):
+        if fields.get(name) is not None and not isinstance(fields[name], dict):
+            _object_place(name, root.offset).fail("an object or null", fields[name])
+
+
+def _object_place(name: str, offset: int) -> Place:
+    codes = {"tokenizer_config": "chat", "section_hashes": "section_hash", "shard": "shard"}
+    return Place(codes[name], name, offset)
+
+
+def _chat(value: Any, arch: Arch, offset: int) -> ChatConfig | None:
+    if value is None:
+        return None
+    place = _object_place("tokenizer_config", offset)
+    chat = read_record(ChatConfig, value, place)
+    named = [("eos_token_ids", token) for token in chat.eos_token_ids]
+    named += [("bos_token_id", chat.bos_token_id or 0), ("pad_token_id", chat.pad_token_id or 0)]
+    for name, token in named:
+        if token >= arch.vocab_size:
+            place.child(name).fail(f"ids below vocab_size {arch.vocab_size}", token)
+    return chat
+
+
+def _shard(value: Any, offset: int) -> ShardInfo | None:
+    if value is None:
+        return None
+    place = _object_place("shard", offset)
+    shard = read_record(ShardInfo, value, place)
+    if shard.no > shard.count:
+        place.child("no").fail(f"at most count {shard.count}", shard.no)
+    return shard
+
+
+def _section_hashes(value: Any, offset: int) -> Mapping[str, int]:
+    place = _object_place("section_hashes", offset)
+    hashes = {}
+    for name in HASHED_SECTIONS:
+        if value is None or name not in value:
+            continue
+        found = value[name]
+        if not isinstance(found, str) or not 1 <= len(found) <= 16 or not _HEX.issuperset(found):
+            place.child(name).fail("1 to 16 hexadecimal digits", found)
+        hashes[name] = int(found, 16)
+    frozen: Mapping[str, int] = freeze(hashes)
+    return frozen
+
+
+def _is_skill_file(value: Any, present: bool, offset: int) -> bool:
+    """Skill records are opaque to the container, but for the key that makes a file a standalone skill."""
+    place = Place("skill", "skills", offset)
+    if not present:
+        return False
+    if not isinstance(value, list):
+        place.fail("an array", value)
+    for i, skill in enumerate(value):
+        if not isinstance(skill, dict):
+            place.child(i).fail("an object", skill)
+    return any(skill.get("base_dir_hash") is not None for skill in value)

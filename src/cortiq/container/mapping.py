@@ -1,0 +1,80 @@
+"""A file mapped read-only: an immutable snapshot whose length is fixed when it is opened.
+
+A file that is replaced or removed by name keeps its content here, because the mapping holds the inode.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+
+import numpy as np
+
+from cortiq.errors import Bounds, Changed, UsageError
+
+
+class Mapping:
+    """The bytes of an open file.
+
+    ``close`` gives the memory back as soon as no view of it is left; a view taken before stays valid.
+    """
+
+    __slots__ = ("_fd", "_map", "_stat", "address", "size")
+
+    def __init__(self, fd: int) -> None:
+        """Take over the descriptor ``fd`` of a file that is not empty."""
+        self._stat = os.fstat(fd)
+        self.size = self._stat.st_size
+        self._map: mmap.mmap | None = mmap.mmap(fd, self.size, access=mmap.ACCESS_READ)
+        self._fd = fd
+        self.address: int = np.frombuffer(self._map, dtype=np.uint8).__array_interface__["data"][0]
+
+    @property
+    def closed(self) -> bool:
+        return self._map is None
+
+    def view(self, offset: int, nbytes: int) -> memoryview:
+        """Read-only view of a range inside the file. Raises UsageError.closed and Bounds.map."""
+        if self._map is None:
+            raise UsageError("the file is closed", code="closed")
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise Bounds("outside the mapped file", code="map", expected=f"within {self.size} bytes", found=offset)
+        return memoryview(self._map)[offset : offset + nbytes]
+
+    def check_unchanged(self) -> None:
+        """Raise Changed.file when the mapped inode was written to or resized since it was opened."""
+        if self._map is None:
+            raise UsageError("the file is closed", code="closed")
+        now = os.fstat(self._fd)
+        before = (self._stat.st_size, self._stat.st_mtime_ns)
+        if (now.st_size, now.st_mtime_ns) != before:
+            raise Changed(
+                "the file was modified while it was open",
+                code="file",
+                expected=f"{before[0]} bytes",
+                found=f"{now.st_size} bytes, modified later",
+            )
+
+    def close(self) -> None:
+        """Forget the mapping. Closing twice is allowed."""
+        if self._map is not None:
+            self._map = None
+            os.close(self._fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_map", None) is not None:
+            self.close()
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """A read-only descriptor of a regular file, opened without waiting for a writer.
+
+    Raises OSError as the system does, and UsageError.not_regular for folders, pipes and devices.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise UsageError("not a regular file", code="not_regular", path=os.fspath(path), found=stat.filemode(mode))
+    return fd

@@ -1,0 +1,138 @@
+"""A file that appears under its name complete and on disk, or not at all.
+
+A sibling under a temporary name is filled, synced, renamed over the target, and the folder is synced. A target that
+somebody has mapped keeps its inode. Bytes 0 to 127 stay zero until the caller writes them last, so a leaked temporary
+file is never taken for a model.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+import time
+from pathlib import Path
+from types import TracebackType
+
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_STALE_SECONDS = 24 * 3600
+_UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
+
+
+class AtomicFile:
+    """Writes ``path`` as a whole. A context manager: leaving it without ``commit`` removes what was written.
+
+    Raises OSError as the system does. A symbolic link at ``path`` is replaced, not followed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        given = Path(path)
+        self.folder = Path(os.path.realpath(given.parent))
+        self.target = self.folder / given.name
+        if not given.name or self.target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        _remove_stale(self.folder, given.name)
+        self.temporary = self.folder / f".{given.name}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd: int | None = os.open(self.temporary, flags, 0o600)
+
+    @property
+    def fd(self) -> int:
+        if self._fd is None:
+            raise ValueError("the file is finished")
+        return self._fd
+
+    def allocate(self, size: int) -> None:
+        """Make the file ``size`` zero bytes long, reserving the space where the system can. ENOSPC comes here."""
+        os.ftruncate(self.fd, size)
+        if size:
+            try:
+                os.posix_fallocate(self.fd, 0, size)
+            except OSError as error:
+                if error.errno not in _NOT_SUPPORTED:
+                    raise
+
+    def write_at(self, offset: int, data: memoryview) -> None:
+        """Write all of ``data``, a flat view of bytes, at ``offset``."""
+        while len(data):
+            written = os.pwrite(self.fd, data, offset)
+            offset += written
+            data = data[written:]
+
+    def commit(self) -> None:
+        """Sync, rename over the target, sync the folder. The file is final once this returns."""
+        os.fchmod(self.fd, _mode(self.target))
+        os.fsync(self.fd)
+        os.rename(self.temporary, self.target)
+        self._close()
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        if self._fd is not None:
+            self._close()
+            self.temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> AtomicFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the regular file that is replaced, else what a new file gets."""
+    try:
+        found = os.lstat(target).st_mode
+    except FileNotFoundError:
+        return 0o666 & ~_umask()
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    """The umask, read without changing it for other threads where the system tells."""
+    try:
+        found = _UMASK.search(Path("/proc/self/status").read_text())
+    except OSError:
+        found = None
+    if found:
+        return int(found[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _remove_stale(folder: Path, name: str) -> None:
+    """Remove temporary files of this target that a process no longer alive left more than a day ago."""
+    pattern = re.compile(re.escape(f".{name}.tmp.") + r"(\d+)\.[0-9a-f]{8}")
+    for entry in os.scandir(folder):
+        found = pattern.fullmatch(entry.name)
+        if (
+            found
+            and not _alive(int(found[1]))
+            and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE_SECONDS
+        ):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

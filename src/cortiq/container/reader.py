@@ -1,0 +1,119 @@
+"""Opening a CMF file (SPEC 1.2): everything the envelope, header and directory let us know is checked, once.
+
+The blob is not touched. A file is either valid or ``open`` raises one error of ``cortiq.errors``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cortiq.container.directory import Directory, parse_directory
+from cortiq.container.envelope import NBYTES, Envelope, Range, parse_envelope
+from cortiq.container.features import Feature
+from cortiq.container.file import File
+from cortiq.container.hashing import hash64
+from cortiq.container.header import Header, parse_header
+from cortiq.container.mapping import Mapping, open_regular
+from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse, UnsupportedFeature
+
+_ATTEMPTS = 8
+
+
+def open(path: str | os.PathLike[str]) -> File:
+    """Open a CMF file that holds a whole model.
+
+    Raises a FormatError, HashMismatch for a header or directory that does not match its stored hash, OSError when
+    the system cannot open the file, UsageError.not_regular, and UnsupportedFeature.shards for one file of a set.
+    """
+    file = open_single(path)
+    shard = file.header.shard
+    if shard is not None and shard.count > 1:
+        file.close()
+        raise UnsupportedFeature(
+            f"this is file {shard.no} of a set of {shard.count}; shard sets are not supported yet",
+            code="shards",
+            path=os.fspath(path),
+            section="header",
+            expected="a model in one file",
+            found=f"shard {shard.no} of {shard.count}",
+        )
+    return file
+
+
+def open_single(path: str | os.PathLike[str]) -> File:
+    """Open one CMF file, also one of a set of shards. Raises as ``open``, but for ``shards``."""
+    fd = open_regular(path)
+    try:
+        # Without read-ahead, so that looking at the head of a file does not load what follows it.
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        envelope, header, directory = _read_snapshot(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
+        mapping = Mapping(fd)
+    except CortiqError as error:
+        os.close(fd)
+        error.path = error.path or os.fspath(path)
+        raise
+    except BaseException:
+        os.close(fd)
+        raise
+    return File(Path(path), envelope, header, directory, mapping)
+
+
+def _read_snapshot(fd: int) -> tuple[Envelope, Header, Directory]:
+    """Read the metadata; again when another process grew the file in between (SPEC 9)."""
+    for _ in range(_ATTEMPTS):
+        head = os.pread(fd, NBYTES, 0)
+        try:
+            return _read_metadata(fd, head)
+        except CortiqError:
+            if os.pread(fd, NBYTES, 0) == head:
+                raise
+    raise Changed("the file is being rewritten", code="file", section="envelope", offset=0)
+
+
+def _read_metadata(fd: int, head: bytes) -> tuple[Envelope, Header, Directory]:
+    envelope = parse_envelope(head, os.fstat(fd).st_size)
+    raw_header = _read_section(fd, "header", envelope.header, envelope.header_hash)
+    raw_directory = _read_section(fd, "directory", envelope.directory, envelope.directory_hash)
+    header = parse_header(raw_header, envelope.header.offset)
+    _check_skill_bit(envelope, header)
+    return envelope, header, parse_directory(raw_directory, envelope)
+
+
+def _read_section(fd: int, name: str, part: Range, stored: int) -> bytes:
+    """The bytes of a section, compared with its hash in the envelope when there is one."""
+    raw = os.pread(fd, part.nbytes, part.offset)
+    if len(raw) != part.nbytes:
+        raise Bounds(
+            "the file ends inside the section",
+            code="section",
+            section=name,
+            offset=part.offset,
+            expected=part.nbytes,
+            found=len(raw),
+        )
+    found = hash64(raw) if stored else 0
+    if found != stored:
+        raise HashMismatch(
+            f"the {name} does not match the hash in the envelope",
+            code=name,
+            section=name,
+            offset=part.offset,
+            expected=f"{stored:016x}",
+            found=f"{found:016x}",
+        )
+    return raw
+
+
+def _check_skill_bit(envelope: Envelope, header: Header) -> None:
+    """Bit 6 and a skill record bound to a base come together (SPEC 9.1)."""
+    if bool(envelope.features & Feature.SKILL_FILE) != header.is_skill_file:
+        raise Parse(
+            "the SKILL_FILE bit and the skill records contradict each other",
+            code="skill_file",
+            section="header",
+            offset=envelope.header.offset,
+            expected="bit 6 if and only if a skill has base_dir_hash",
+            found=f"bits {envelope.features:#x}, base_dir_hash {'present' if header.is_skill_file else 'absent'}",
+        )

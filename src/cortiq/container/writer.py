@@ -1,0 +1,280 @@
+"""Writing a CMF file (SPEC 1-6, 8.1): sizes first, then payloads in one pass, each hashed while it is in the cache.
+
+The memory it takes is that of one chunk of one tensor. Equal input gives equal bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cortiq.container.blob_layout import BlobLayout, SectionSizes, plan_layout, record_layout
+from cortiq.container.directory import Directory, directory_nbytes, encode_directory, parse_directory
+from cortiq.container.envelope import Envelope, check_ranges
+from cortiq.container.features import features_of
+from cortiq.container.file import File
+from cortiq.container.hash64 import Buffer
+from cortiq.container.hashing import StreamHash, hash64
+from cortiq.container.header import HASHED_SECTIONS, QUANT_TYPES, Header, parse_header
+from cortiq.container.names import check_name
+from cortiq.container.output import AtomicFile
+from cortiq.container.strict_json import dump_json
+from cortiq.container.tensor import TensorEntry
+from cortiq.container.tensor_checks import overlapping
+from cortiq.errors import CortiqError, HashMismatch, Parse, UsageError
+from cortiq.layouts import check_tensor
+
+_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.cmf$")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor to be written.
+
+    ``dtype``   id of SPEC 3.1
+    ``nbytes``  size of the payload, known beforehand
+    ``chunks``  the payload in order, iterated once, when its turn comes: any contiguous buffers
+    ``hash``    when given, what hash64 of the payload must be
+    """
+
+    name: str
+    dtype: int
+    shape: tuple[int, ...]
+    nbytes: int
+    chunks: Iterable[Buffer]
+    hash: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    header: Header
+    tensors: Sequence[TensorSpec]
+    sections: Mapping[str, memoryview]
+    layout: BlobLayout
+
+
+def write_file(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    tensors: Iterable[TensorSpec],
+    *,
+    vocab: Buffer | None = None,
+    masks: Buffer | None = None,
+    index: Buffer | None = None,
+    layout: BlobLayout | None = None,
+) -> Envelope:
+    """Write ``path`` atomically and return its envelope.
+
+    ``header`` needs ``arch`` and ``quant_type``; format, version and section hashes are filled in. A ``Header`` of
+    an open file is written byte for byte instead. ``layout`` is that of ``record_layout``, by default a fresh one.
+
+    Raises what ``open`` would raise for such a file, UsageError (``alias``, ``payload``, ``shard_name``, ``layout``),
+    HashMismatch for a payload or section that is not the one announced, OSError, and what a producer of chunks raises.
+    In every case the target is left as it was.
+    """
+    try:
+        plan = _plan(path, header, list(tensors), {"masks": masks, "vocab": vocab, "index": index}, layout)
+        with AtomicFile(path) as output:
+            envelope = _write(plan, output)
+            output.commit()
+    except CortiqError as error:
+        error.path = error.path or os.fspath(path)
+        raise
+    return envelope
+
+
+def copy(file: File, path: str | os.PathLike[str]) -> Envelope:
+    """Write an open file again: the same bytes, each checked against its hash on the way.
+
+    Raises as ``write_file``; UsageError.alias for a file whose tensors share bytes.
+    """
+    specs = [
+        TensorSpec(name, entry.dtype, entry.shape, entry.nbytes, (file[name].raw,), entry.hash)
+        for name, entry in file.tensors.items()
+    ]
+    sections = {name: file.section(name) for name in HASHED_SECTIONS}
+    return write_file(path, file.header, specs, **sections, layout=record_layout(file))
+
+
+def _plan(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    tensors: list[TensorSpec],
+    given: Mapping[str, Buffer | None],
+    layout: BlobLayout | None,
+) -> _Plan:
+    """Everything but the payloads, checked."""
+    _check_tensors(tensors)
+    sections = {name: flat(data) for name, data in given.items() if data is not None and flat(data)}
+    made = _check_hashes(header, sections) if isinstance(header, Header) else _make_header(header, sections)
+    if _SHARD_NAME.search(Path(path).name) and made.shard is None:
+        raise UsageError(
+            "the name says it is a file of a shard set, but it is not", code="shard_name", found=Path(path).name
+        )
+    if layout is None:
+        features = features_of(
+            {spec.dtype for spec in tensors},
+            masks="masks" in sections,
+            loops=made.arch.num_loops,
+            skill_file=made.is_skill_file,
+        )
+        sizes = SectionSizes(
+            len(made.raw),
+            directory_nbytes(spec.name for spec in tensors),
+            **{name: len(data) for name, data in sections.items()},
+        )
+        layout = plan_layout(sizes, [spec.nbytes for spec in tensors], features)
+    _check_layout(layout, made, tensors, sections)
+    return _Plan(made, tensors, sections, layout)
+
+
+def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
+    seen = set()
+    for spec in tensors:
+        check_name(spec.name)
+        if spec.name in seen:
+            raise Parse("two tensors have the same name", code="name_dup", tensor=spec.name)
+        seen.add(spec.name)
+        try:
+            check_tensor(spec.dtype, spec.shape, spec.nbytes)
+        except CortiqError as error:
+            error.tensor = spec.name
+            raise
+
+
+def _make_header(header: Mapping[str, Any], sections: Mapping[str, memoryview]) -> Header:
+    fields = {"format": "cmf", "version": 2, **header}
+    if fields.get("quant_type") not in QUANT_TYPES:
+        raise Parse(
+            "header field quant_type is not valid",
+            code="header_field",
+            section="header",
+            expected=f"one of {', '.join(QUANT_TYPES)}",
+            found=fields.get("quant_type"),
+        )
+    fields.pop("section_hashes", None)
+    if sections:
+        fields["section_hashes"] = {name: f"{hash64(data):016x}" for name, data in sections.items()}
+    return parse_header(dump_json(fields))
+
+
+def _check_hashes(header: Header, sections: Mapping[str, memoryview]) -> Header:
+    for name, data in sections.items():
+        stored = header.section_hashes.get(name, 0)
+        if stored and stored != (found := hash64(data)):
+            raise HashMismatch(
+                f"the section {name} is not the one the header announces",
+                code=name,
+                section=name,
+                expected=f"{stored:016x}",
+                found=f"{found:016x}",
+            )
+    return header
+
+
+def _check_layout(
+    layout: BlobLayout, header: Header, tensors: Sequence[TensorSpec], sections: Mapping[str, memoryview]
+) -> None:
+    """A recorded layout fits nothing but the content it was recorded of."""
+    envelope = layout.envelope
+    names = (spec.name for spec in tensors)
+    wanted = {
+        "header": len(header.raw),
+        "directory": directory_nbytes(names) if layout.directory is None else len(layout.directory),
+        **{name: len(sections.get(name, b"")) for name in HASHED_SECTIONS},
+    }
+    for name, nbytes in wanted.items():
+        if envelope.section(name).nbytes != nbytes:
+            found = envelope.section(name).nbytes
+            raise UsageError(f"the layout is for another {name}", code="layout", expected=nbytes, found=found)
+    if len(layout.offsets) != len(tensors):
+        raise UsageError(
+            "the layout is for other tensors", code="layout", expected=len(tensors), found=len(layout.offsets)
+        )
+    check_ranges(envelope, layout.size)
+
+
+def _write(plan: _Plan, output: AtomicFile) -> Envelope:
+    layout = plan.layout
+    output.allocate(layout.size)
+    planned = [
+        TensorEntry(spec.name, spec.dtype, tuple(spec.shape), off, spec.nbytes, spec.hash or 0)
+        for spec, off in zip(plan.tensors, layout.offsets, strict=True)
+    ]
+    _checked_directory(encode_directory(planned), layout.envelope)
+    for offset, data in layout.residue:
+        output.write_at(offset, data)
+    entries = [
+        replace(entry, hash=_write_tensor(spec, layout.envelope.data.offset + entry.off, output))
+        for spec, entry in zip(plan.tensors, planned, strict=True)
+    ]
+    directory = encode_directory(entries)
+    if layout.directory is not None:
+        if list(_checked_directory(layout.directory, layout.envelope).values()) != entries:
+            raise UsageError("the layout is for other tensors", code="layout")
+        directory = layout.directory
+    output.write_at(layout.envelope.header.offset, memoryview(plan.header.raw))
+    output.write_at(layout.envelope.directory.offset, memoryview(directory))
+    for name, data in plan.sections.items():
+        output.write_at(layout.envelope.section(name).offset, data)
+    envelope = replace(
+        layout.envelope,
+        header_hash=hash64(plan.header.raw) if layout.envelope.header_hash else 0,
+        directory_hash=hash64(directory) if layout.envelope.directory_hash else 0,
+    )
+    output.write_at(0, memoryview(envelope.pack()))
+    return envelope
+
+
+def _checked_directory(raw: bytes, envelope: Envelope) -> Directory:
+    """``raw`` as its reader will see it. Raises what ``open`` raises, and UsageError.alias."""
+    directory = parse_directory(raw, envelope)
+    for before, after in overlapping(directory.table):
+        names = directory.table.names
+        raise UsageError(
+            f"tensors {names[before]!r} and {names[after]!r} would share bytes", code="alias", tensor=names[after]
+        )
+    return directory
+
+
+def _write_tensor(spec: TensorSpec, offset: int, output: AtomicFile) -> int:
+    """Write a payload and return its hash."""
+    state, written = StreamHash(), 0
+    for chunk in spec.chunks:
+        data = flat(chunk)
+        if written + len(data) > spec.nbytes:
+            raise _wrong_payload(spec, f"over {spec.nbytes}")
+        state.update(data)
+        output.write_at(offset + written, data)
+        written += len(data)
+    if written != spec.nbytes:
+        raise _wrong_payload(spec, written)
+    digest = state.digest()
+    if spec.hash is not None and digest != spec.hash:
+        raise HashMismatch(
+            "the payload is not the one announced",
+            code="tensor",
+            tensor=spec.name,
+            expected=f"{spec.hash:016x}",
+            found=f"{digest:016x}",
+        )
+    return digest
+
+
+def _wrong_payload(spec: TensorSpec, found: object) -> UsageError:
+    return UsageError(
+        "the payload has another size than planned", code="payload", tensor=spec.name, expected=spec.nbytes, found=found
+    )
+
+
+def flat(data: Buffer) -> memoryview:
+    """A flat view of the bytes of a contiguous buffer or array."""
+    if isinstance(data, np.ndarray):
+        return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+    return np.frombuffer(data, dtype=np.uint8).data if len(data) else memoryview(b"")

@@ -1,0 +1,45 @@
+"""A file mapped read-only, whose pages are given back as soon as they have been read."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cortiq.errors import SourceError
+
+_PAGE = mmap.PAGESIZE
+
+
+class MappedFile:
+    """``path`` mapped as a whole. Raises SourceError when it cannot be opened or is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{path.name} cannot be read: {error}", code="open", path=str(path)) from error
+        self.size = len(self._map)
+
+    def array(self, offset: int, nbytes: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A flat read-only view. The caller has checked the range."""
+        return np.frombuffer(self._map, dtype=dtype, count=nbytes // dtype.itemsize, offset=offset)
+
+    def release(self, offset: int, nbytes: int) -> None:
+        """Drop the whole pages inside the range from memory; they come back from disk when touched again."""
+        start = -(-offset // _PAGE) * _PAGE
+        length = (offset + nbytes) // _PAGE * _PAGE - start
+        if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, start, length)
+
+    def close(self) -> None:
+        """Unmap now, or when the last view is gone."""
+        try:
+            self._map.close()
+        except BufferError:  # a view is alive: the map goes with it
+            del self._map

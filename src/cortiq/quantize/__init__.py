@@ -1,0 +1,6 @@
+"""Which dtype each tensor of a model gets (SPEC 3.1, 11)."""
+
+from cortiq.quantize.dtypes import QUANT_TYPES, bits_per_weight, parse_dtype
+from cortiq.quantize.policy import Choice, Override, Policy, parse_override
+
+__all__ = ["QUANT_TYPES", "Choice", "Override", "Policy", "bits_per_weight", "parse_dtype", "parse_override"]

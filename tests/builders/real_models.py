@@ -1,0 +1,21 @@
+"""Real GGUF models on this machine: where ``--models`` points, else where the package and its tools keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cortiq.settings import Settings
+
+__all__ = ["real_gguf_file"]
+
+
+def real_gguf_file(config: pytest.Config, file_name: str) -> Path:
+    """The model called ``file_name``; skips the test when it is not here."""
+    given = config.getoption("--models")
+    folders = [Path(given)] if given else [Settings.load().home / "sources", Path.home() / ".cache" / "cortiq-models"]
+    for folder in folders:
+        for path in sorted(folder.glob(f"**/{file_name}")):
+            return path
+    pytest.skip(f"no {file_name} on this machine; --models names a folder that has it")

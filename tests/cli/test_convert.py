@@ -1,0 +1,89 @@
+"""``cortiq convert`` and ``import-gguf`` on a tiny checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cortiq
+from cortiq.cli.main import main
+
+CHECKPOINT = Path(__file__).parents[1] / "data" / "hf" / "llama"
+
+
+def test_positional(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "model.cmf"
+    assert main(["convert", str(CHECKPOINT), str(output)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{output}\n"
+    assert "q8_row" in err
+    with cortiq.open(output) as file:
+        assert file["model.layers.0.mlp.down_proj.weight"].dtype == "q8_row"
+
+
+def test_as_the_specification_spells_it(tmp_path: Path) -> None:
+    output = tmp_path / "model.cmf"
+    command = ["convert", "--model", str(CHECKPOINT), "--quant", "q4t", "--output", str(output), "--encoder", "plain"]
+    assert main([*command, "--embed", "f16", "--tensor", "down_proj=q8"]) == 0
+    with cortiq.open(output) as file:
+        assert file["model.layers.0.mlp.up_proj.weight"].dtype == "q4_tiled"
+        assert file["model.layers.0.mlp.down_proj.weight"].dtype == "q8_row"
+        assert file["model.embed_tokens.weight"].dtype == "f16"
+
+
+def test_never_overwrites_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "model.cmf"
+    output.write_text("mine")
+    assert main(["convert", str(CHECKPOINT), str(output)]) == 2
+    assert output.read_text() == "mine"
+    assert str(output) in capsys.readouterr().err
+    assert main(["convert", str(CHECKPOINT), str(output), "--force"]) == 0
+    assert output.read_bytes()[:4] == b"CMF\x01"
+
+
+def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "model.cmf"
+    assert main(["convert", str(CHECKPOINT), str(output), "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert not output.exists()
+    assert main(["convert", str(CHECKPOINT), str(output), "--json"]) == 0
+    receipt = json.loads(capsys.readouterr().out)
+    assert document["dtypes"] == receipt["dtypes"]
+    assert document["bytes"] == sum(receipt["dtype_bytes"].values())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [str(CHECKPOINT)],
+        [],
+        [str(CHECKPOINT), "out.cmf", "--output", "other.cmf"],
+        [str(CHECKPOINT), "-"],
+        [str(CHECKPOINT), "out.cmf", "--quant", "q5_nonsense"],
+        [str(CHECKPOINT), "out.cmf", "--tensor", "down_proj"],
+    ],
+)
+def test_usage_errors(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", *arguments]) == 2
+    assert not list(tmp_path.iterdir())
+    assert not capsys.readouterr().out
+
+
+def test_unsupported_model_ends_with_7(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for path in CHECKPOINT.iterdir():
+        (source / path.name).write_bytes(path.read_bytes())
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "model_type": "unheard_of"}))
+    assert main(["convert", str(source), str(tmp_path / "model.cmf")]) == 7
+    assert "unheard_of" in capsys.readouterr().err
+
+
+def test_import_gguf_needs_a_file(tmp_path: Path) -> None:
+    assert main(["import-gguf", str(tmp_path / "absent.gguf"), "-o", str(tmp_path / "x.cmf")]) == 2

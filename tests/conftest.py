@@ -1,0 +1,82 @@
+"""Options and fixtures every test may use.
+
+A test that cannot run skips with its reason. ``--allowed-skips FILE`` turns every other skip into a failure of the
+session: each line of FILE is a pattern for the node id, ``#`` starts a comment.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--models", metavar="DIR", help="folder with real .gguf models")
+    parser.addoption("--allowed-skips", metavar="FILE", help="fail when a test skips that FILE does not name")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--allowed-skips"):
+        config.pluginmanager.register(SkipWatch(config), "skip-watch")
+
+
+class SkipWatch:
+    """Collects skips and judges them at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        lines = Path(config.getoption("--allowed-skips")).read_text().splitlines()
+        self.patterns = [line.partition("#")[0].strip() for line in lines]
+        self.unexpected: list[str] = []
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        if not any(fnmatch.fnmatchcase(report.nodeid, pattern) for pattern in self.patterns if pattern):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.unexpected.append(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.unexpected and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.unexpected:
+            terminalreporter.section("unexpected skips", red=True)
+            for line in self.unexpected:
+                terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def real_gguf(request: pytest.FixtureRequest) -> Path:
+    """A real SmolLM2-135M-Instruct GGUF; skips when this machine has none."""
+    from cortiq.settings import Settings
+
+    given = request.config.getoption("--models")
+    folders = [Path(given)] if given else [Settings.load().home / "sources", Path.home() / ".cache" / "cortiq-models"]
+    for folder in folders:
+        for path in sorted(folder.glob("**/*SmolLM2-135M*.gguf")):
+            return path
+    pytest.skip("no SmolLM2-135M GGUF on this machine; `cortiq pull smollm2` brings one, --models names its folder")
+
+
+@pytest.fixture(scope="session")
+def real_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct as q4_tiled: the file ``cortiq run smollm2`` keeps, else converted for this session."""
+    from cortiq.convert import ConvertOptions, convert
+    from cortiq.settings import Settings
+
+    kept = Settings.load().home / "models" / "smollm2-q4_tiled.cmf"
+    if kept.exists():
+        return kept
+    source: Path = request.getfixturevalue("real_gguf")
+    output = tmp_path_factory.mktemp("real") / "smollm2.cmf"
+    convert(source, output, ConvertOptions(quant="q4_tiled"))
+    return output

@@ -1,0 +1,119 @@
+"""Verifying: every damaged byte is found, and every other byte is accounted for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from builders.cmf import VBIT, Cmf, T, header, pattern
+from cortiq.container import hashing, open_single, verify
+from cortiq.container.hash64 import hash64 as definition
+from cortiq.container.hashing import StreamHash
+from cortiq.errors import CortiqError, HashMismatch, UsageError
+
+
+@pytest.mark.parametrize("section", ["masks", "vocab", "index"])
+def test_h3_section_byte_flipped(cmf, opened, section):
+    at = cmf.get(f"{section}_off") + 3
+    report = verify(opened(cmf.put(at, bytes([cmf.data[at] ^ 0x80]))))
+    assert [problem.kind for problem in report.problems] == [f"HashMismatch.{section}"]
+    assert report.problems[0].path is not None
+    with pytest.raises(HashMismatch):
+        report.raise_first()
+
+
+def test_h2_hash_of_an_absent_section_warns(opened):
+    file = opened(Cmf(header(section_hashes={"masks": "0123456789abcdef"}), []).build())
+    assert [warning.kind for warning in verify(file).warnings] == ["Parse.section_hash_stale"]
+
+
+def test_h2_section_without_a_hash_is_unhashed(cmf, opened):
+    report = verify(opened(cmf.with_header(section_hashes={"masks": "0"})))
+    assert report.unhashed == ("masks", "vocab", "index")
+    assert report.ok
+
+
+def test_h1_hash_digits_of_another_writer_warn(cmf, opened):
+    vocab = f"{definition(cmf.vocab):X}"
+    report = verify(opened(cmf.with_header(section_hashes={"vocab": vocab})))
+    assert report.ok
+    assert "Parse.section_hash_digits" in [warning.kind for warning in report.warnings]
+
+
+def test_one_flipped_bit_in_every_byte(cmf, tmp_path):
+    """Strict verification finds each; the plain one all but padding, flags and the like."""
+    path = cmf.save(tmp_path / "model.cmf")
+    whole = bytes(cmf.data)
+    padding = np.ones(len(whole), bool)
+    for name in ("header", "dir", "masks", "vocab", "index"):
+        padding[cmf.get(f"{name}_off") : cmf.get(f"{name}_off") + cmf.get(f"{name}_len")] = False
+    for i in range(len(cmf.tensors)):
+        start = cmf.get("data_off") + cmf.get_record(i, "off")
+        padding[start : start + cmf.get_record(i, "nbytes")] = False
+    step = 83  # coprime to the sizes of words and records: all kinds of byte occur
+    for at in [*range(128), *range(128, len(whole), step)]:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        found, strict = _kinds(path, strict=False), _kinds(path, strict=True)
+        assert strict, at
+        assert found or padding[at], at
+
+
+def _kinds(path, *, strict):
+    try:
+        with open_single(path) as file:
+            return [problem.kind for problem in verify(file, threads=1, strict=strict).problems]
+    except CortiqError as error:
+        return [error.kind]
+
+
+def test_feature_bits_against_the_content_warn(cmf, opened):
+    file = opened(cmf.set("features", 0b101))
+    assert [warning.kind for warning in verify(file).warnings] == ["Parse.feature_bits"]
+
+
+def test_content_rules_are_checked(opened):
+    rows, bits = 4, bytes([3, 7, 4, 8])
+    file = opened(Cmf(header(), [T("t", VBIT, (rows, 32), bits + bytes(2 * rows + 12 + 16 + 28 + 32))]).build())
+    report = verify(file)
+    assert [problem.kind for problem in report.problems] == ["Parse.vbit_bits"]
+    assert report.problems[0].tensor == "t"
+
+
+def test_progress_ends_at_the_total(cmf, opened):
+    calls = []
+    report = verify(opened(cmf), progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (report.bytes, report.bytes)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_all_bytes_are_accounted_for(cmf, opened):
+    report = verify(opened(cmf))
+    assert report.bytes + report.padding + report.dead + 128 == len(cmf.data)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_do_not_matter(cmf, opened, threads):
+    tensors = [T(f"t{i}", 6, (n,), pattern(n, i)) for i, n in enumerate((5_000_003, 0, 1, 7, 8, 9, 100_000))]
+    file = opened(cmf.with_tensors(*tensors))
+    assert verify(file, threads=threads).ok
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_stream_hash_is_that_of_the_whole(monkeypatch, native):
+    if not native:
+        monkeypatch.setattr(hashing, "native", None)
+    elif hashing.native is None:
+        pytest.skip("the native core is not built")
+    content = pattern(1000, 5)
+    for cuts in ((0, 1000), (0, 3, 5, 8, 13, 21, 1000), (0, 8, 16, 999, 1000), (0, 1, 2, 3, 4, 5, 6, 7, 1000)):
+        state = StreamHash()
+        for a, b in pairwise(cuts):
+            state.update(memoryview(content[a:b]))
+        assert state.digest() == definition(content) == hashing.hash64(content)
+
+
+def test_no_threads_cannot_be_meant(cmf, opened):
+    with pytest.raises(UsageError):
+        verify(opened(cmf), threads=0)

@@ -1,0 +1,115 @@
+"""The pipeline: bytes that depend on source and options only, refusals that leave nothing behind, dtypes by policy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import cortiq
+from builders.tiny import DATA
+from cortiq.convert import ConvertOptions, convert, parse_overrides
+from cortiq.errors import NonFinite, UsageError
+from cortiq.quantize import parse_dtype
+
+
+@pytest.mark.parametrize("quant", ["q4_tiled", "q8_row", "f16"])
+def test_bytes_do_not_depend_on_threads_or_folder(quant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 1000)
+    shutil.copytree(DATA / "qwen2", tmp_path / "elsewhere" / "qwen2")
+    convert(DATA / "qwen2", tmp_path / "a.cmf", ConvertOptions(quant=quant))
+    expected = (tmp_path / "a.cmf").read_bytes()
+    for threads in (2, 5):
+        convert(tmp_path / "elsewhere" / "qwen2", tmp_path / "b.cmf", ConvertOptions(quant=quant, threads=threads))
+        assert (tmp_path / "b.cmf").read_bytes() == expected
+        (tmp_path / "b.cmf").unlink()
+
+
+def test_blocks_do_not_change_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(DATA / "llama", tmp_path / "a.cmf", ConvertOptions(quant="q8_row"))
+    monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 64)
+    convert(DATA / "llama", tmp_path / "b.cmf", ConvertOptions(quant="q8_row", threads=2))
+    assert (tmp_path / "a.cmf").read_bytes() == (tmp_path / "b.cmf").read_bytes()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.norm.weight"])
+def test_a_weight_that_is_no_number_is_named(bad: float, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "llama"
+    shutil.copytree(DATA / "llama", folder)
+    tensors = {key: value.astype(np.float32) for key, value in load_file(folder / "model.safetensors").items()}
+    tensors[name].reshape(-1)[37] = bad
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(NonFinite, match="37") as caught:
+        convert(folder, tmp_path / "model.cmf", ConvertOptions(quant="q4_tiled"))
+    assert caught.value.tensor == name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["llama"]
+
+
+def test_an_output_is_never_overwritten_unasked(tmp_path: Path) -> None:
+    output = tmp_path / "model.cmf"
+    output.write_bytes(b"precious")
+    with pytest.raises(UsageError, match="exists"):
+        convert(DATA / "llama", output)
+    assert output.read_bytes() == b"precious"
+    convert(DATA / "llama", output, ConvertOptions(force=True))
+    cortiq.open(output).close()
+
+
+def test_progress_reaches_the_whole(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    convert(DATA / "llama", tmp_path / "model.cmf", progress=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == seen[-1][1]
+
+
+def dtypes(options: ConvertOptions, tmp_path: Path, family: str = "llama") -> dict[str, str]:
+    convert(DATA / family, tmp_path / "model.cmf", options)
+    with cortiq.open(tmp_path / "model.cmf") as file:
+        return {name: file[name].dtype for name in file}
+
+
+def test_four_bit_files_keep_embedding_and_head_at_eight(tmp_path: Path) -> None:
+    found = dtypes(ConvertOptions(quant="q4_tiled"), tmp_path)
+    assert found["model.embed_tokens.weight"] == found["lm_head.weight"] == "q8_row"
+    assert found["model.layers.0.self_attn.q_proj.weight"] == "q4_tiled"
+    assert found["model.norm.weight"] == "f16"
+
+
+def test_ends_and_rules_go_before_the_policy(tmp_path: Path) -> None:
+    rules = parse_overrides((r"layers\.0\..*down_proj=q8", "norm=f32"))
+    found = dtypes(ConvertOptions(quant="q4_tiled", embed="same", head="f16", overrides=rules), tmp_path)
+    assert found["model.embed_tokens.weight"] == "q4_tiled"
+    assert found["lm_head.weight"] == "f16"
+    assert found["model.layers.0.mlp.down_proj.weight"] == "q8_row"
+    assert found["model.layers.1.mlp.down_proj.weight"] == "q4_tiled"
+    assert found["model.norm.weight"] == "f32"
+
+
+def test_a_rule_that_matches_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="matches no tensor"):
+        dtypes(ConvertOptions(overrides=parse_overrides(("no_such=q8",))), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [("q8", "q8_row"), ("Q4T", "q4_tiled"), ("fp16", "f16"), ("bf16", "bf16")],
+)
+def test_names_of_dtypes(text: str, dtype: str) -> None:
+    assert parse_dtype(text) == dtype
+
+
+def test_what_f16_cannot_hold_is_stored_as_f32(tmp_path: Path) -> None:
+    folder = tmp_path / "llama"
+    shutil.copytree(DATA / "llama", folder)
+    tensors = {key: value.astype(np.float32) for key, value in load_file(folder / "model.safetensors").items()}
+    tensors["model.norm.weight"][3] = 1e6
+    save_file(tensors, folder / "model.safetensors")
+    receipt = convert(folder, tmp_path / "model.cmf")
+    with cortiq.open(tmp_path / "model.cmf") as file:
+        assert file["model.norm.weight"].dtype == "f32"
+        assert file["model.norm.weight"].numpy()[3] == 1e6
+    assert any("model.norm.weight" in warning for warning in receipt.warnings)
