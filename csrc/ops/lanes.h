@@ -74,8 +74,9 @@ CORTIQ_INLINE double sum_squares(D8 a) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-// The first n < 8 floats at p, zeros behind them.
+// The first n <= 8 floats at p, zeros behind them.
 CORTIQ_INLINE F8 load_part(const float* p, std::size_t n) {
+    if (n == 8) return load(p);
     float v[8] = {};
     for (std::size_t i = 0; i < n; i++) v[i] = p[i];
     return load(v);
