@@ -1,0 +1,3 @@
+"""Operators of a model: equation, NumPy reference and native call, one module each."""
+
+__all__: list[str] = []

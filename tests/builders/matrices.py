@@ -1,0 +1,73 @@
+"""Random weight matrices as bytes in file layout, with realistic and with extreme values."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+
+from cortiq.ops.linear import Matrix
+
+F32, F16, BF16, Q8_ROW, Q4_TILED = 0, 1, 2, 3, 11
+DTYPES = (F32, F16, BF16, Q8_ROW, Q4_TILED)
+
+
+def random_matrix(dtype: int, rows: int, cols: int, seed: int = 0) -> Matrix:
+    """Quantized layouts get every stored value, -128 and negative or subnormal scales included."""
+    rng = np.random.default_rng((seed, dtype, rows, cols))
+    values = rng.standard_normal((rows, cols), np.float32) * np.float32(0.05)
+    if dtype == F32:
+        return Matrix(dtype, values.tobytes(), rows, cols)
+    if dtype == F16:
+        return Matrix(dtype, values.astype("<f2").tobytes(), rows, cols)
+    if dtype == BF16:
+        return Matrix(dtype, (values.view(np.uint32) >> 16).astype("<u2").tobytes(), rows, cols)
+    if dtype == Q8_ROW:
+        quants = rng.integers(-128, 128, (rows, cols)).astype(np.int8)
+        return Matrix(dtype, quants.tobytes() + _scales(rng, rows).tobytes(), rows, cols)
+    groups = cols // 32
+    tiles = rng.integers(0, 256, (rows, groups, 18)).astype(np.uint8)
+    tiles[..., :2] = _scales(rng, rows * groups).view(np.uint8).reshape(rows, groups, 2)
+    return Matrix(dtype, tiles.tobytes(), rows, cols)
+
+
+def extreme_matrix(dtype: int, rows: int, cols: int, high: bool) -> Matrix:
+    """Every stored integer at one end of its range: the largest sums a kernel can meet."""
+    matrix = random_matrix(dtype, rows, cols)
+    data = np.frombuffer(matrix.payload, np.uint8).copy()
+    if dtype == Q8_ROW:
+        data[: rows * cols] = 127 if high else 128
+    else:
+        data.reshape(-1, 18)[:, 2:] = 255 if high else 0
+    return Matrix(dtype, data.tobytes(), rows, cols)
+
+
+def activations(m: int, cols: int, seed: int = 0) -> np.ndarray:
+    """f32 [m, cols] with a few columns much larger than the rest."""
+    rng = np.random.default_rng((seed, m, cols))
+    x = rng.standard_normal((m, cols), np.float32)
+    x[:, rng.integers(0, cols, 1 + cols // 100)] *= 12
+    return x
+
+
+def at_page_end(payload: bytes) -> np.ndarray:
+    """u8 view of a copy that ends exactly where an unreadable page begins: one byte further faults."""
+    page = mmap.PAGESIZE
+    size = -(-len(payload) // page) * page
+    region = mmap.mmap(-1, size + page)
+    whole = np.frombuffer(region, np.uint8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    address = whole.ctypes.data + size
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(page), 0) != 0:
+        raise OSError(ctypes.get_errno(), "mprotect")
+    view = whole[size - len(payload) : size]
+    view[:] = np.frombuffer(payload, np.uint8)
+    return view
+
+
+def _scales(rng: np.random.Generator, count: int) -> np.ndarray:
+    scales = (rng.uniform(0.5, 1.5, count) * 0.01).astype("<f2")
+    scales[rng.random(count) < 0.3] *= -1
+    scales[rng.random(count) < 0.05] = np.float16(3e-7)
+    return scales
