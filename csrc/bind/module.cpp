@@ -14,7 +14,7 @@ void translate(const std::exception_ptr& pointer, void*) {
         std::rethrow_exception(pointer);
     } catch (const cortiq::Error& error) {
         nb::object type = nb::module_::import_("cortiq.errors").attr(error.kind.c_str());
-        nb::object value = type(error.what(), nb::arg("code") = error.code);
+        nb::object value = type(error.what(), nb::arg("code") = error.code.c_str());
         PyErr_SetObject(type.ptr(), value.ptr());
     }
 }

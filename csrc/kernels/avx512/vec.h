@@ -39,7 +39,8 @@ inline F16x zero16() { return _mm512_setzero_ps(); }
 inline F16x load16(const float* p) { return _mm512_loadu_ps(p); }
 inline F16x fma16(F16x a, F16x b, F16x c) { return _mm512_fmadd_ps(a, b, c); }
 inline float sum16(F16x v) {
-    return sum_lanes(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+    const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+    return sum_lanes(_mm256_add_ps(_mm512_castps512_ps256(v), high));
 }
 
 // Sixteen consecutive weights of a float layout.
