@@ -73,7 +73,7 @@ def test_readme_example_runs(
     exec(compile(code, "README.md", "exec"), {})
     out = capsys.readouterr().out
     assert out.startswith("576 272 ")  # hidden size and tensors of the model the example names
-    assert len(out.split()) > 20  # what a model of this size says of France is its own affair
+    assert " length" in out or " stop" in out  # what a model of this size says of mmap is its own affair
 
 
 @pytest.mark.parametrize("name", ["layout", "operator", "family", "command"])

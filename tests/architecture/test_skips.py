@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,7 @@ def test_unexpected_skips_fail(tmp_path: Path, allowed: str | None, code: int, l
     (tmp_path / "allowed.txt").write_text(allowed or "")
     option = [] if allowed is None else ["--allowed-skips=allowed.txt"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", *option, "."]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == code, run.stdout
     assert [line for line in run.stdout.splitlines() if "Skipped: the reason" in line] == lines
