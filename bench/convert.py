@@ -1,60 +1,115 @@
 #!/usr/bin/env python3
-"""What a conversion costs: memory beyond the mapped input, time, and whether the threads leave a trace in the bytes.
+"""What a conversion costs: time against reading the source and copying the result, memory, and the threads' trace.
 
-    bench/convert.py SOURCE [--quant DTYPE]
+    bench/convert.py SOURCE [--quant DTYPE] [--encoder best|plain] [--rounds N]
 
-Memory is read from the kernel while a child process converts: anonymous memory, and resident memory less the input.
+A round is a conversion in a child process and, right before and after it, what any conversion must do at least: read
+the source, write a file of the result's size and sync it. Reported is the median of their ratios. Memory is read from
+the kernel while the child works: anonymous memory, and resident memory less the mapped input.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-FIELDS = ("VmHWM", "VmRSS", "RssAnon", "RssFile")
+FIELDS = ("VmRSS", "RssAnon")
+CHUNK = 4 << 20
+CHILD = """
+import sys, time
+from pathlib import Path
+from cortiq.convert import ConvertOptions, convert
+from cortiq.quantize import parse_dtype
+source, output, quant, encoder, threads = sys.argv[1:]
+options = ConvertOptions(quant=parse_dtype(quant), encoder=encoder, threads=int(threads), force=True)
+begun = time.perf_counter()
+convert(Path(source), Path(output), options)
+print(time.perf_counter() - begun)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One conversion: seconds of the call, largest value of every field of FIELDS in bytes."""
+
+    seconds: float
+    peak: dict[str, int]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("--quant", default="q4_tiled")
+    parser.add_argument("--encoder", choices=("best", "plain"), default="best")
+    parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    size = nbytes(given.source)
+    size = sum(path.stat().st_size for path in weights(given.source))
     digests = set()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        output = Path(folder) / "model.cmf"
         for threads in (1, 2):
-            output = Path(folder) / f"{threads}.cmf"
-            seconds, peak = convert(given.source, output, given.quant, threads)
+            runs, ratios = [], []
+            for _ in range(given.rounds):
+                if not output.exists():
+                    convert(given, output, threads)
+                before = least(given.source, output)
+                runs.append(convert(given, output, threads))
+                ratios.append((before + least(given.source, output)) / 2 / runs[-1].seconds)
             digests.add(hashlib.sha256(output.read_bytes()).hexdigest())
-            print(
-                f"{threads} threads: {seconds:.1f} s, {output.stat().st_size / 1e6:.0f} MB written; "
-                f"peak anonymous {peak['RssAnon'] / 1e6:.0f} MB, resident {peak['VmRSS'] / 1e6:.0f} MB, "
-                f"resident less the input of {size / 1e6:.0f} MB {(peak['VmRSS'] - size) / 1e6:.0f} MB",
-                flush=True,
-            )
+            report(threads, runs, ratios, size, output.stat().st_size)
     print("the same bytes" if len(digests) == 1 else "DIFFERENT BYTES")
     return 0 if len(digests) == 1 else 1
 
 
-def convert(source: Path, output: Path, quant: str, threads: int) -> tuple[float, dict[str, int]]:
-    """Seconds, and the largest value of every field of FIELDS in bytes."""
-    command = [sys.executable, "-m", "cortiq", "convert", str(source), str(output)]
-    command += ["--quant", quant, "--threads", str(threads), "--quiet"]
-    peak = dict.fromkeys(FIELDS, 0)
+def report(threads: int, runs: list[Run], ratios: list[float], read: int, written: int) -> None:
+    seconds = statistics.median(run.seconds for run in runs)
+    anonymous = max(run.peak["RssAnon"] for run in runs)
+    resident = max(run.peak["VmRSS"] for run in runs)
+    print(
+        f"{threads} threads: {seconds:.2f} s for {read / 1e6:.0f} MB in, {written / 1e6:.0f} MB out; read and copy / "
+        f"convert {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}); peak anonymous "
+        f"{anonymous / 1e6:.0f} MB, resident {resident / 1e6:.0f} MB",
+        flush=True,
+    )
+
+
+def least(source: Path, output: Path) -> float:
+    """Seconds to read the source, and to write and sync a file of the output's size."""
     begun = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+    buffer = bytearray(CHUNK)
+    for path in weights(source):
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+    left = output.stat().st_size
+    with output.with_suffix(".copy").open("wb", buffering=0) as file:
+        while left:
+            left -= file.write(memoryview(buffer)[: min(left, CHUNK)])
+        os.fsync(file.fileno())
+    return time.perf_counter() - begun
+
+
+def convert(given: argparse.Namespace, output: Path, threads: int) -> Run:
+    arguments = [str(given.source), str(output), given.quant, given.encoder, str(threads)]
+    peak = dict.fromkeys(FIELDS, 0)
+    with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
         while child.poll() is None:
             for name, value in memory(child.pid).items():
                 peak[name] = max(peak[name], value)
-            time.sleep(0.01)
+            time.sleep(0.005)
+        assert child.stdout is not None
+        printed = child.stdout.read()
     if child.returncode:
         raise SystemExit(child.returncode)
-    return time.perf_counter() - begun, peak
+    return Run(float(printed), peak)
 
 
 def memory(pid: int) -> dict[str, int]:
@@ -70,11 +125,9 @@ def memory(pid: int) -> dict[str, int]:
     return found
 
 
-def nbytes(source: Path) -> int:
-    """Bytes of a file, or of the weights of a folder."""
-    if source.is_file():
-        return source.stat().st_size
-    return sum(path.stat().st_size for path in source.glob("*.safetensors"))
+def weights(source: Path) -> list[Path]:
+    """The GGUF, or the weight files of a folder."""
+    return [source] if source.is_file() else sorted(source.glob("*.safetensors"))
 
 
 if __name__ == "__main__":
