@@ -174,7 +174,9 @@ void bind_running(nb::class_<BoundPlan>& plan) {
         .def("length", [](const BoundPlan& self, int s) { return self.plan.length(s); }, "sequence"_a, Unlocked())
         .def("truncate", [](BoundPlan& self, int s, std::int64_t n) { self.plan.truncate(s, size(n, "length")); },
              "sequence"_a, "n"_a, Unlocked())
-        .def("step", step, "sequences"_a, "counts"_a, "tokens"_a, "wanted"_a, "out"_a)
+        // No silent copies: the results would be in one of them.
+        .def("step", step, "sequences"_a.noconvert(), "counts"_a.noconvert(), "tokens"_a.noconvert(),
+             "wanted"_a.noconvert(), "out"_a.noconvert())
         .def("cancel", [](BoundPlan& self) { self.plan.cancel(); })
         .def("stats", stats);
 }

@@ -125,6 +125,18 @@ def test_refused_batches(plan: _native.Plan) -> None:
     assert plan.length(s) == 0
 
 
+def test_results_never_go_into_a_copy(plan: _native.Plan) -> None:
+    s = plan.new_sequence()
+    arrays = [np.array(a, np.int32) for a in ([s], [1], [1])]
+    wide = np.zeros((1, 2 * VOCAB), np.float32)
+    for out in (np.zeros((1, VOCAB)), wide[:, ::2]):
+        with pytest.raises(TypeError):
+            plan.step(*arrays, np.ones(1, np.uint8), out)
+    with pytest.raises(TypeError):
+        plan.step(arrays[0].astype(np.int64), arrays[1], arrays[2], np.ones(1, np.uint8), wide[:, :VOCAB].copy())
+    assert plan.length(s) == 0
+
+
 def test_context_is_a_limit(plan: _native.Plan) -> None:
     s = plan.new_sequence()
     run(plan, VOCAB, [(s, TOKENS[:60])])
