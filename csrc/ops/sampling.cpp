@@ -212,6 +212,8 @@ Candidate Sampler::boundary(double wanted) {
     count_ = 0;
     for (std::size_t i = 0; i < vocab_; ++i)
         if (bucket_of(weights_[i]) == bucket) candidates_[count_++] = {weights_[i], static_cast<std::int32_t>(i)};
+    // Sums of floats and of doubles differ in the last bits: all of them may stay below what is wanted.
+    if (count_ == 0) return {0, std::numeric_limits<std::int32_t>::max()};
     std::sort(candidates_.begin(), candidates_.begin() + count_, likelier);
     cut(wanted - sum);
     return candidates_[count_ - 1];

@@ -271,3 +271,20 @@ def test_tokens_outside_the_vocabulary() -> None:
 def test_parameters_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         SamplingParams(**wrong)
+
+
+@pytest.mark.parametrize("every", [64, 1 << 20])
+@pytest.mark.parametrize("vocab", [700, 2000, 20000])
+@pytest.mark.parametrize("isa", _native.supported_isas())
+def test_top_p_that_rounding_puts_out_of_reach_keeps_everything(isa: str, vocab: int, every: int) -> None:
+    # Added to 1 in float, each of the small weights counts for too much: their exact sum never reaches what is wanted.
+    logits = np.full(vocab, -14.0, np.float32)
+    logits[::every] = 0.0
+    below_one = float(np.nextafter(np.float32(1), np.float32(0)))
+    sampler = native(vocab, SamplingParams(temperature=1.0, top_p=below_one, seed=1), isa)
+    everything = native(vocab, SamplingParams(temperature=1.0, top_p=1.0, seed=1), isa)
+    for _ in range(50):
+        token = sampler.sample(logits)[0]
+        assert token == everything.sample(logits)[0]
+        sampler.accept(token)
+        everything.accept(token)
