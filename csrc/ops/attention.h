@@ -11,8 +11,20 @@
 
 namespace cortiq::CORTIQ_OPS_NS {
 
+// Some of a block's 32 keys.
+struct Range {
+    std::size_t lo, hi;
+};
+
 CORTIQ_INLINE F8 load_kv(const float* p) { return load(p); }
 CORTIQ_INLINE F8 load_kv(const std::uint16_t* p) { return load_half(p); }
+
+// Asks for the line that lies `ahead` bytes behind p. The hardware follows a stream only within a page, and blocks are
+// pages apart. Only half floats come straight from the cache in few rows at a time, where waiting for memory shows.
+CORTIQ_INLINE void fetch(const std::uint16_t* p, std::ptrdiff_t ahead) {
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + ahead);
+}
+CORTIQ_INLINE void fetch(const float*, std::ptrdiff_t) {}
 
 // sum[r][j] += a[r] * b[j]. The shorter side is held in registers, the longer one passes through: with twelve sums that
 // is what sixteen registers have room for.
@@ -41,70 +53,69 @@ CORTIQ_INLINE void outer_product(F8 (&sum)[R][V], A a, B b) {
     }
 }
 
-// scores[r][key] = sum over d of q[r][d] * k[d][key] for keys [lo, hi) at least
+// scores[r][key] = sum over d of q[r][d] * k[d][key] for keys of the range at least
 template <int R, int V, class T>
-CORTIQ_INLINE void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores, std::size_t lo,
-                              std::size_t hi) {
-    for (std::size_t at = lo / (8 * V) * (8 * V); at < hi; at += 8 * V) {
+CORTIQ_INLINE void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores, Range range,
+                              std::ptrdiff_t ahead) {
+    for (std::size_t at = range.lo / (8 * V) * (8 * V); at < range.hi; at += 8 * V) {
         F8 sum[R][V];
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
             for (int j = 0; j < V; j++) sum[r][j] = splat(0.0f);
-        for (std::size_t d = 0; d < head_dim; d++)
+        for (std::size_t d = 0; d < head_dim; d++) {
+            if (at == 0) fetch(k + d * kKvBlock, ahead);
             outer_product<R, V>(
-                sum, [&](int r) __attribute__((always_inline)) { return splat(q[static_cast<std::size_t>(r) * head_dim + d]); },
-                [&](int j) __attribute__((always_inline)) {
-                    return load_kv(k + d * kKvBlock + at + static_cast<std::size_t>(8 * j));
-                });
+                sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat(q[r * head_dim + d]); },
+                [&](std::size_t j) CORTIQ_LAMBDA { return load_kv(k + d * kKvBlock + at + 8 * j); });
+        }
 #pragma GCC unroll 8
-        for (int r = 0; r < R; r++)
+        for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-            for (int j = 0; j < V; j++)
-                store(scores + static_cast<std::size_t>(r) * kKvBlock + at + static_cast<std::size_t>(8 * j), sum[r][j]);
+            for (std::size_t j = 0; j < V; j++) store(scores + r * kKvBlock + at + 8 * j, sum[r][j]);
     }
 }
 
-// sums[r][c, c + 8V) += p[r][key] * v[key][c, c + 8V) for keys [lo, hi), ascending
+// sums[r][c, c + 8V) += p[r][key] * v[key][c, c + 8V) for `keys`, ascending
 template <int R, int V, class T>
-CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, float* sums, std::size_t lo,
-                                 std::size_t hi) {
+CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, float* sums, Range keys,
+                                 std::ptrdiff_t ahead) {
     F8 sum[R][V];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
+    for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-        for (int j = 0; j < V; j++) sum[r][j] = load(sums + static_cast<std::size_t>(r) * width + 8 * j);
-    for (std::size_t key = lo; key < hi; key++)
+        for (std::size_t j = 0; j < V; j++) sum[r][j] = load(sums + r * width + 8 * j);
+    for (std::size_t key = keys.lo; key < keys.hi; key++) {
+        fetch(v + key * width, ahead);
         outer_product<R, V>(
-            sum, [&](int r) __attribute__((always_inline)) { return splat(p[static_cast<std::size_t>(r) * kKvBlock + key]); },
-            [&](int j) __attribute__((always_inline)) { return load_kv(v + key * width + static_cast<std::size_t>(8 * j)); });
+            sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat(p[r * kKvBlock + key]); },
+            [&](std::size_t j) CORTIQ_LAMBDA { return load_kv(v + key * width + 8 * j); });
+    }
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
+    for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-        for (int j = 0; j < V; j++) store(sums + static_cast<std::size_t>(r) * width + 8 * j, sum[r][j]);
+        for (std::size_t j = 0; j < V; j++) store(sums + r * width + 8 * j, sum[r][j]);
 }
 
 template <int R, int V, class T>
-static void value_tile(const float* p, const T* v, std::size_t width, float* sums, std::size_t lo, std::size_t hi) {
-    if (lo >= hi) return;
+static void value_tile(const float* p, const T* v, std::size_t width, float* sums, Range keys,
+                       std::ptrdiff_t ahead) {
+    if (keys.lo >= keys.hi) return;
     std::size_t c = 0;
-    for (; c + 8 * V <= width; c += 8 * V) value_columns<R, V>(p, v + c, width, sums + c, lo, hi);
-    for (; c < width; c += 8) value_columns<R, 1>(p, v + c, width, sums + c, lo, hi);
+    for (; c + 8 * V <= width; c += 8 * V) value_columns<R, V>(p, v + c, width, sums + c, keys, ahead);
+    for (; c < width; c += 8) value_columns<R, 1>(p, v + c, width, sums + c, keys, ahead);
 }
 
 // The part of a job that changes from block to block.
 struct Rows {
     std::size_t heads, head_dim, width;  // width: padded head_dim
-    std::size_t window;
+    std::size_t position, window;        // position: of the first query
     float softcap;
     float *q, *sums, *scores, *top, *total;  // per row: scaled query, weighted values, scores, maximum, sum of weights
     float *keys, *values;                    // one block as f32
 };
 
 // Keys of the block that starts at `block_start` which the query at `position` sees.
-struct Range {
-    std::size_t lo, hi;
-};
 CORTIQ_INLINE Range visible(std::size_t position, std::size_t window, std::size_t block_start) {
     const std::size_t end = position + 1;
     const std::size_t first = window && end > window ? end - window : 0;
@@ -150,9 +161,18 @@ static void softmax_block(const Rows& rows, std::size_t row, Range range) {
     rows.top[row] = top;
 }
 
+// One block of the cache: keys [head_dim][32], values [32][width], the position of its first key, and how many bytes
+// further on the next block lies that will be read (0: none).
+template <class T>
+struct Block {
+    const T *keys, *values;
+    std::size_t start;
+    std::ptrdiff_t ahead;
+};
+
 // Weighted values of R rows whose visible ranges may differ by a few keys at either end.
 template <int R, int V, class T>
-static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, const T* v) {
+static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, const Block<T>& block) {
     Range common = ranges[0];
     for (int r = 1; r < R; r++) {
         common.lo = ranges[r].lo > common.lo ? ranges[r].lo : common.lo;
@@ -160,47 +180,50 @@ static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, c
     }
     const float* p = rows.scores + row * kKvBlock;
     float* sums = rows.sums + row * rows.width;
+    auto one_row = [&](std::size_t r, Range keys) {
+        value_tile<1, 4>(p + r * kKvBlock, block.values, rows.width, sums + r * rows.width, keys, 0);
+    };
     if (common.lo >= common.hi) {
-        for (std::size_t r = 0; r < R; r++)
-            value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, ranges[r].lo, ranges[r].hi);
+        for (std::size_t r = 0; r < R; r++) one_row(r, ranges[r]);
         return;
     }
-    for (std::size_t r = 0; r < R; r++)
-        value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, ranges[r].lo, common.lo);
-    value_tile<R, V>(p, v, rows.width, sums, common.lo, common.hi);
-    for (std::size_t r = 0; r < R; r++)
-        value_tile<1, 4>(p + r * kKvBlock, v, rows.width, sums + r * rows.width, common.hi, ranges[r].hi);
+    for (std::size_t r = 0; r < R; r++) one_row(r, {ranges[r].lo, common.lo});
+    value_tile<R, V>(p, block.values, rows.width, sums, common, block.ahead);
+    for (std::size_t r = 0; r < R; r++) one_row(r, {common.hi, ranges[r].hi});
 }
 
 // R rows from `row` on against one block.
 template <int R, class T>
-static void block_tile(const Rows& rows, std::size_t row, std::size_t position, std::size_t block_start, const T* k,
-                       const T* v) {
+static void block_tile(const Rows& rows, std::size_t row, const Block<T>& block) {
     constexpr int V = R <= 3 ? 4 : 2;  // twelve sums at most: with keys and queries they fill sixteen registers
     Range ranges[R];
-    for (std::size_t r = 0; r < R; r++)
-        ranges[r] = visible(position + (row + r) / rows.heads, rows.window, block_start);
-    score_tile<R, V>(rows.q + row * rows.head_dim, k, rows.head_dim, rows.scores + row * kKvBlock, ranges[0].lo,
-                     ranges[R - 1].hi);
+    std::size_t position = rows.position + row / rows.heads, head = row % rows.heads;
+    for (Range& range : ranges) {
+        range = visible(position, rows.window, block.start);
+        if (++head == rows.heads) head = 0, position++;
+    }
+    score_tile<R, V>(rows.q + row * rows.head_dim, block.keys, rows.head_dim, rows.scores + row * kKvBlock,
+                     {ranges[0].lo, ranges[R - 1].hi}, block.ahead);
     for (std::size_t r = 0; r < R; r++)
         if (ranges[r].lo < ranges[r].hi) softmax_block(rows, row + r, ranges[r]);
-    value_rows<R, V>(rows, row, ranges, v);
+    value_rows<R, V>(rows, row, ranges, block);
 }
 
+// Rows [row, end) against one block.
 template <class T>
-static void block_rows(const Rows& rows, std::size_t row, std::size_t end, std::size_t position,
-                       std::size_t block_start, const T* k, const T* v) {
+static void block_rows(const Rows& rows, std::size_t row, std::size_t end, Block<T> block) {
     while (row < end) {
         const std::size_t left = end - row, take = left == 7 || left == 8 ? 4 : left < 6 ? left : 6;
         switch (take) {
-            case 1: block_tile<1>(rows, row, position, block_start, k, v); break;
-            case 2: block_tile<2>(rows, row, position, block_start, k, v); break;
-            case 3: block_tile<3>(rows, row, position, block_start, k, v); break;
-            case 4: block_tile<4>(rows, row, position, block_start, k, v); break;
-            case 5: block_tile<5>(rows, row, position, block_start, k, v); break;
-            default: block_tile<6>(rows, row, position, block_start, k, v); break;
+            case 1: block_tile<1>(rows, row, block); break;
+            case 2: block_tile<2>(rows, row, block); break;
+            case 3: block_tile<3>(rows, row, block); break;
+            case 4: block_tile<4>(rows, row, block); break;
+            case 5: block_tile<5>(rows, row, block); break;
+            default: block_tile<6>(rows, row, block); break;
         }
         row += take;
+        block.ahead = 0;
     }
 }
 
@@ -209,6 +232,7 @@ static Rows start_rows(const Attend& job) {
     rows.heads = job.heads;
     rows.head_dim = job.kv.head_dim;
     rows.width = padded_head_dim(job.kv.head_dim);
+    rows.position = job.position;
     rows.window = job.window;
     rows.softcap = job.softcap;
     const std::size_t n = job.queries * job.heads;
@@ -223,7 +247,7 @@ static Rows start_rows(const Attend& job) {
     for (std::size_t r = 0; r < n; r++) {
         const float* q = job.q + r / job.heads * job.q_stride + r % job.heads * rows.head_dim;
         const F8 scale = splat(job.scale);
-        map1(q, rows.q + r * rows.head_dim, rows.head_dim, [&](F8 x) __attribute__((always_inline)) { return mul(x, scale); });
+        map1(q, rows.q + r * rows.head_dim, rows.head_dim, [&](F8 x) CORTIQ_LAMBDA { return mul(x, scale); });
         rows.top[r] = -INFINITY;
         rows.total[r] = 0.0f;
     }
@@ -246,25 +270,28 @@ static void attend(const Attend& job) {
             to = start + kKvBlock - 1 + job.window - job.position;
         const std::size_t row = from * job.heads, end = to * job.heads;
         const std::uint8_t* at = job.kv.base + job.kv.table[block] * job.kv.stride + job.kv.offset;
+        const std::int64_t blocks_ahead =
+            block < last ? std::int64_t{job.kv.table[block + 1]} - std::int64_t{job.kv.table[block]} : 0;
+        const std::ptrdiff_t ahead = blocks_ahead * static_cast<std::ptrdiff_t>(job.kv.stride);
         if (job.kv.f32) {
             const float* k = reinterpret_cast<const float*>(at);
-            block_rows(rows, row, end, job.position, start, k, k + key_count);
+            block_rows(rows, row, end, Block<float>{k, k + key_count, start, ahead});
             continue;
         }
         const std::uint16_t* k = reinterpret_cast<const std::uint16_t*>(at);
         if (end - row <= 12) {  // at most two tiles: converting on the fly is cheaper than through memory
-            block_rows(rows, row, end, job.position, start, k, k + key_count);
+            block_rows(rows, row, end, Block<std::uint16_t>{k, k + key_count, start, ahead});
             continue;
         }
         for (std::size_t i = 0; i < key_count; i += 8) store(rows.keys + i, load_half(k + i));
         for (std::size_t i = 0; i < value_count; i += 8) store(rows.values + i, load_half(k + key_count + i));
-        block_rows(rows, row, end, job.position, start, rows.keys, rows.values);
+        block_rows(rows, row, end, Block<float>{rows.keys, rows.values, start, 0});
     }
     for (std::size_t r = 0; r < job.queries * job.heads; r++) {
         float* out = job.out + r / job.heads * job.out_stride + r % job.heads * rows.head_dim;
         const F8 inverse = splat(1.0f / rows.total[r]);
         map1(rows.sums + r * rows.width, out, rows.head_dim,
-             [&](F8 x) __attribute__((always_inline)) { return mul(x, inverse); });
+             [&](F8 x) CORTIQ_LAMBDA { return mul(x, inverse); });
     }
 }
 

@@ -96,7 +96,7 @@ CORTIQ_INLINE void map2(const float* a, const float* b, float* y, std::size_t n,
 }
 template <class F>
 CORTIQ_INLINE void map1(const float* a, float* y, std::size_t n, F f) {
-    map2(a, a, y, n, [f](F8 x, F8) __attribute__((always_inline)) { return f(x); });
+    map2(a, a, y, n, [f](F8 x, F8) CORTIQ_LAMBDA { return f(x); });
 }
 
 }  // namespace cortiq::CORTIQ_OPS_NS

@@ -17,7 +17,7 @@ static void rmsnorm(const RmsNorm& norm, const float* x, float* y) {
     const double mean = sum_squares(squares) / static_cast<double>(n);
     const F8 inverse = splat(static_cast<float>(1.0 / __builtin_sqrt(mean + static_cast<double>(norm.eps))));
     const F8 one = splat(norm.plus_one ? 1.0f : 0.0f);
-    auto normed = [&](F8 value, F8 weight) __attribute__((always_inline)) {
+    auto normed = [&](F8 value, F8 weight) CORTIQ_LAMBDA {
         return mul(mul(value, inverse), add(weight, one));
     };
     if (!norm.accumulate) return map2(x, norm.weight, y, n, normed);
@@ -28,7 +28,7 @@ static void rmsnorm(const RmsNorm& norm, const float* x, float* y) {
 }
 
 static void rope(float* x, const float* cosine, const float* sine, std::size_t half) {
-    auto rotate = [&](std::size_t i, auto get, auto put) __attribute__((always_inline)) {
+    auto rotate = [&](std::size_t i, auto get, auto put) CORTIQ_LAMBDA {
         const F8 a = get(x + i), b = get(x + half + i), c = get(cosine + i), s = get(sine + i);
         put(x + i, fma(a, c, sub(splat(0.0f), mul(b, s))));
         put(x + half + i, fma(b, c, mul(a, s)));
@@ -43,15 +43,15 @@ static void rope(float* x, const float* cosine, const float* sine, std::size_t h
 }
 
 static void glu(Activation act, const float* gate, const float* up, float* out, std::size_t n) {
-    auto gated = [](F8 v, F8 exponent, F8 other) __attribute__((always_inline)) {
+    auto gated = [](F8 v, F8 exponent, F8 other) CORTIQ_LAMBDA {
         return mul(div(v, add(splat(1.0f), exp(exponent))), other);
     };
     if (act == Activation::silu)
-        return map2(gate, up, out, n, [&](F8 v, F8 u) __attribute__((always_inline)) {
+        return map2(gate, up, out, n, [&](F8 v, F8 u) CORTIQ_LAMBDA {
             return gated(v, sub(splat(0.0f), v), u);
         });
     // -2 sqrt(2/pi) (v + 0.044715 v^3)
-    map2(gate, up, out, n, [&](F8 v, F8 u) __attribute__((always_inline)) {
+    map2(gate, up, out, n, [&](F8 v, F8 u) CORTIQ_LAMBDA {
         const F8 cubic = fma(mul(v, mul(v, v)), splat(0.044715f), v);
         return gated(v, mul(splat(-1.5957691216f), cubic), u);
     });
@@ -59,22 +59,22 @@ static void glu(Activation act, const float* gate, const float* up, float* out, 
 
 static void softcap(float* x, std::size_t n, float factor, float cap) {
     const F8 f = splat(factor), c = splat(cap);
-    if (cap == 0.0f) return map1(x, x, n, [&](F8 v) __attribute__((always_inline)) { return mul(v, f); });
-    map1(x, x, n, [&](F8 v) __attribute__((always_inline)) { return mul(c, tanh(div(mul(v, f), c))); });
+    if (cap == 0.0f) return map1(x, x, n, [&](F8 v) CORTIQ_LAMBDA { return mul(v, f); });
+    map1(x, x, n, [&](F8 v) CORTIQ_LAMBDA { return mul(c, tanh(div(mul(v, f), c))); });
 }
 
 static void add_rows(float* y, const float* x, std::size_t n) {
-    map2(y, x, y, n, [](F8 a, F8 b) __attribute__((always_inline)) { return add(a, b); });
+    map2(y, x, y, n, [](F8 a, F8 b) CORTIQ_LAMBDA { return add(a, b); });
 }
 
 static void scale_row(float* y, std::size_t n, float factor) { softcap(y, n, factor, 0.0f); }
 
 static void exp_row(const float* x, float* y, std::size_t n) {
-    map1(x, y, n, [](F8 a) __attribute__((always_inline)) { return exp(a); });
+    map1(x, y, n, [](F8 a) CORTIQ_LAMBDA { return exp(a); });
 }
 
 static void tanh_row(const float* x, float* y, std::size_t n) {
-    map1(x, y, n, [](F8 a) __attribute__((always_inline)) { return tanh(a); });
+    map1(x, y, n, [](F8 a) CORTIQ_LAMBDA { return tanh(a); });
 }
 
 static Ops make_table(Isa isa) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #define CORTIQ_INLINE static inline __attribute__((always_inline))
+#define CORTIQ_LAMBDA __attribute__((always_inline))
 
 namespace cortiq::CORTIQ_OPS_NS {
 
