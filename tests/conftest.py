@@ -57,14 +57,9 @@ class SkipWatch:
 @pytest.fixture(scope="session")
 def real_gguf(request: pytest.FixtureRequest) -> Path:
     """A real SmolLM2-135M-Instruct GGUF; skips when this machine has none."""
-    from cortiq.settings import Settings
+    from builders.real_models import real_gguf_file
 
-    given = request.config.getoption("--models")
-    folders = [Path(given)] if given else [Settings.load().home / "sources", Path.home() / ".cache" / "cortiq-models"]
-    for folder in folders:
-        for path in sorted(folder.glob("**/*SmolLM2-135M*.gguf")):
-            return path
-    pytest.skip("no SmolLM2-135M GGUF on this machine; `cortiq pull smollm2` brings one, --models names its folder")
+    return real_gguf_file(request.config, "*SmolLM2-135M*.gguf")
 
 
 @pytest.fixture(scope="session")

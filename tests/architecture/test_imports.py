@@ -11,13 +11,13 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "cortiq"
 
 RANK = {
-    "errors": 0, "settings": 0, "_native": 0,
+    "errors": 0, "settings": 0, "native": 0, "_native": 0,
     "layouts": 1, "container": 2, "ops": 3, "text": 4, "quantize": 5, "convert": 5, "edit": 6, "model": 6,
     "engine": 7, "report": 8, "image": 8, "cli": 9, "server": 9,
 }  # fmt: skip
 FLOOR = {name for name, rank in RANK.items() if rank == 0}
 SIDEWAYS = {("convert", "quantize"), ("edit", "convert"), ("edit", "quantize"), ("edit", "model")}
-NARROW = {"errors": set(), "settings": {"errors"}, "text": {"errors"}}
+NARROW = {"errors": set(), "settings": {"errors"}, "native": {"errors", "_native"}, "text": {"errors"}}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -40,7 +40,7 @@ _NORMS = {
 def write_gguf(path: Path, folder: Path, architecture: str, **changes: Any) -> Path:
     """The checkpoint in ``folder`` as llama.cpp's exporter stores it, in f32.
 
-    ``changes``: ``metadata`` (key to u32 or str, added), ``tensors`` (name to f32 array, added or replaced, None
+    ``changes``: ``metadata`` (key to int, float or str: u32, f32, string; added), ``tensors`` (name to f32 array, added or replaced, None
     removes), ``kind`` (a quantization type of the package for the matrices of the layers).
     """
     config = json.loads((folder / "config.json").read_text())
@@ -48,7 +48,8 @@ def write_gguf(path: Path, folder: Path, architecture: str, **changes: Any) -> P
     _metadata(writer, config)
     _tokenizer(writer, config["vocab_size"])
     for key, value in changes.get("metadata", {}).items():
-        writer.add_string(key, value) if isinstance(value, str) else writer.add_uint32(key, value)
+        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}[type(value)]
+        add(key, value)
     tensors = {_name(name, architecture): _stored(name, t, config, architecture) for name, t in _load(folder).items()}
     tensors |= changes.get("tensors", {})
     kind = changes.get("kind")

@@ -11,11 +11,11 @@ from cortiq.settings import Settings
 __all__ = ["real_gguf_file"]
 
 
-def real_gguf_file(config: pytest.Config, file_name: str) -> Path:
-    """The model called ``file_name``; skips the test when it is not here."""
+def real_gguf_file(config: pytest.Config, pattern: str) -> Path:
+    """The model whose file name matches ``pattern``; skips the test when it is not here."""
     given = config.getoption("--models")
     folders = [Path(given)] if given else [Settings.load().home / "sources", Path.home() / ".cache" / "cortiq-models"]
     for folder in folders:
-        for path in sorted(folder.glob(f"**/{file_name}")):
+        for path in sorted(folder.glob(f"**/{pattern}")):
             return path
-    pytest.skip(f"no {file_name} on this machine; --models names a folder that has it")
+    pytest.skip(f"no {pattern} on this machine; --models names a folder that has it")

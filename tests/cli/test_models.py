@@ -85,7 +85,7 @@ def test_is_gguf(tmp_path: Path) -> None:
 def test_pull_prints_the_path_last(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cortiq.cli.models.source_of", lambda *_: CHECKPOINT)
+    monkeypatch.setattr("cortiq.cli.models.source_of", lambda *_: (CHECKPOINT, CHECKPOINT.name))
     assert main(["pull", "smollm2"]) == 0
     kept = home / "models" / "smollm2-q4_tiled.cmf"
     assert capsys.readouterr().out == f"{kept}\n"

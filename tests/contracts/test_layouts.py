@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from builders.weights import awkward, heavy_tailed
 from cortiq.errors import Bounds, NonFinite, Parse, UnsupportedFeature, UsageError
 from cortiq.layouts import ENCODERS, LAYOUTS, Encoder, Layout, layout, native
+from cortiq.native import core
 
 WEIGHTS = [entry for entry in LAYOUTS.values() if entry.has_codec and entry.name != "u8"]
 FLOATS = [layout(name) for name in ("f32", "f16", "bf16")]
@@ -239,7 +240,7 @@ def test_native_refuses_what_is_no_matrix_of_weights(values: NDArray[Any], isa: 
 
 
 def test_the_core_checks_its_buffers(isa: str) -> None:
-    core, values = native.native(), heavy_tailed(2, 32)
+    values = heavy_tailed(2, 32)
     for planes in ([bytearray(63)], [bytearray(65)], [bytearray(64), bytearray(2)], []):
         with pytest.raises(UsageError, match="planes"):
             core.encode(3, "plain", values, planes, 0, isa)

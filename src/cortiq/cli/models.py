@@ -6,7 +6,6 @@ from, so that a changed source is converted again.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import time
@@ -42,14 +41,13 @@ def resolve(model: str, quant: str, console: Console) -> Path:
 
 def make(model: str, dtype: str, output: Path, console: Console, *, force: bool = False) -> Path:
     """Bring the source of ``model`` and convert it to ``output``."""
-    from cortiq.cli.probe import native_core
     from cortiq.convert import ConvertOptions, convert
+    from cortiq.native import core
 
-    source = source_of(model, console)
+    source, origin = source_of(model, console)
     output.parent.mkdir(parents=True, exist_ok=True)
-    threads = Settings.load().threads or native_core().usable_cpus()
-    name = source.name if Path(model).expanduser().exists() else model
-    options = ConvertOptions(quant=dtype, threads=threads, force=force, source_model=name)
+    threads = Settings.load().threads or core.usable_cpus()
+    options = ConvertOptions(quant=dtype, threads=threads, force=force, source_model=origin)
     begun = time.perf_counter()
     with console.progress(f"converting {source.name} to {dtype}") as progress:
         receipt = convert(source, output, options, progress=progress.update)
@@ -60,22 +58,21 @@ def make(model: str, dtype: str, output: Path, console: Console, *, force: bool 
     return output
 
 
-def source_of(model: str, console: Console) -> Path:
-    """The checkpoint that ``model`` means: a folder or a GGUF file, downloaded when it is a name.
+def source_of(model: str, console: Console) -> tuple[Path, str]:
+    """The checkpoint that ``model`` means and what a file made of it says it was made from.
+
+    A folder or a GGUF file is what it is, without its path; a name is downloaded and says from where.
 
     Raises UsageError.model for a name that means nothing, NetworkError for a download that fails.
     """
     path = Path(model).expanduser()
     if path.exists():
-        return path
+        return path, path.resolve().name
     from cortiq.convert import known
 
-    if model not in known.KNOWN and not known.is_repository(model):
-        near = difflib.get_close_matches(model, known.KNOWN, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known names are {', '.join(known.KNOWN)}"
-        raise UsageError(f"there is no file, folder or known model {model}{hint}", code="model")
     with console.progress(f"downloading {model}") as progress:
-        return known.fetch(model, sources_folder(), progress=progress.update, say=console.note)
+        source = known.resolve(model, Settings.load().home, progress.update, console.note)
+    return source.path, source.origin
 
 
 def existing_file(model: str) -> Path:
@@ -102,10 +99,6 @@ def kept_file(model: str, dtype: str) -> Path:
 
 def models_folder() -> Path:
     return Settings.load().home / "models"
-
-
-def sources_folder() -> Path:
-    return Settings.load().home / "sources"
 
 
 def is_gguf(path: Path) -> bool:

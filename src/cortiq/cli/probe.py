@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cortiq import __version__
-from cortiq.errors import NativeMissing
+from cortiq.native import core
 from cortiq.settings import Settings
 
 PACKAGES = ("numpy", "tokenizers", "jinja2", "safetensors", "gguf", "huggingface-hub")
@@ -52,16 +52,15 @@ class Machine:
 
 def examine() -> Machine:
     """Read the machine and the settings. Raises NativeMissing without the native core, UsageError for a bad setting."""
-    native = native_core()
     settings = Settings.load()
-    isas = tuple(native.supported_isas())
+    isas = tuple(core.supported_isas())
     if settings.isa:
         isa, isa_reason = settings.isa, "CORTIQ_ISA"
     else:
-        isa, isa_reason = native.best_isa(), "the best this processor runs"
-    usable = native.usable_cpus()
+        isa, isa_reason = core.best_isa(), "the best this processor runs"
+    usable = core.usable_cpus()
     return Machine(
-        cpu=native.cpu_model_name(),
+        cpu=core.cpu_model_name(),
         isa=isa,
         isas=isas,
         isa_reason=isa_reason if isa in isas else f"{isa_reason}, but this processor lacks it",
@@ -73,15 +72,6 @@ def examine() -> Machine:
         home_reason=_origin("CORTIQ_HOME", "XDG_CACHE_HOME"),
         versions=_versions(),
     )
-
-
-def native_core() -> Any:
-    """The native core. Raises NativeMissing when it is not built."""
-    try:
-        from cortiq import _native
-    except ImportError as error:
-        raise NativeMissing("the native core is not built; pip install . builds it", code="native") from error
-    return _native
 
 
 def threads_reason(usable: int) -> str:
@@ -99,11 +89,10 @@ def read_bandwidth(threads: int, *, passes: int = 5) -> float:
     """Bytes a second that ``threads`` threads read from memory: the best of ``passes`` passes over 256 MiB."""
     import numpy as np
 
-    native = native_core()
     block = np.ones(PROBE_NBYTES, dtype=np.uint8)
     best = math.inf
     for _ in range(passes):
-        best = min(best, native.read_seconds(block, threads))
+        best = min(best, core.read_seconds(block, threads))
     return PROBE_NBYTES / best
 
 

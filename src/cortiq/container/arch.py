@@ -29,7 +29,6 @@ from cortiq.container.records import (
 from cortiq.container.strict_json import freeze
 from cortiq.errors import Limit, Parse
 
-LAYER_TYPES = ("FullAttention", "SlidingAttention", "LinearAttention", "ShortConv", "Kda")
 NORM_STYLES = ("qwen", "gemma")
 MAX_LAYER_TYPES = 100_000
 _MAX_HEADS = 2**16

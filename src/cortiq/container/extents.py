@@ -12,12 +12,11 @@ _SECTIONS = ("header", "directory", "masks", "vocab", "index")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bytes ``start`` to ``end`` of the file that a section or, when ``is_tensor``, a tensor called ``name`` owns."""
+    """Bytes ``start`` to ``end`` of the file that a section or a tensor called ``name`` owns."""
 
     start: int
     end: int
     name: str
-    is_tensor: bool = False
 
 
 def extents(file: File) -> list[Extent]:
@@ -33,7 +32,7 @@ def extents(file: File) -> list[Extent]:
     base = file.envelope.data.offset
     for name, off, nbytes in zip(table.names, starts, sizes, strict=True):
         if nbytes:
-            live.append(Extent(base + off, base + off + nbytes, name, True))
+            live.append(Extent(base + off, base + off + nbytes, name))
     return sorted(live, key=lambda extent: (extent.start, extent.end))
 
 

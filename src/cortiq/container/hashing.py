@@ -7,13 +7,13 @@ from typing import Any
 
 from cortiq.container import hash64 as definition
 from cortiq.container.hash64 import Buffer
+from cortiq.errors import NativeMissing
 
+native: ModuleType | None
 try:
-    from cortiq import _native
-except ImportError:  # the container works without the core
-    native: ModuleType | None = None
-else:
-    native = _native
+    from cortiq.native import core as native
+except NativeMissing:  # the container works without the core
+    native = None
 
 
 def hash64(data: Buffer, threads: int = 1) -> int:

@@ -122,13 +122,14 @@ def _remove_stale(folder: Path, name: str) -> None:
         found = pattern.fullmatch(entry.name)
         if (
             found
-            and not _alive(int(found[1]))
+            and not is_running(int(found[1]))
             and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE_SECONDS
         ):
             Path(entry.path).unlink(missing_ok=True)
 
 
-def _alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether this machine has a process ``pid``, whoever owns it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -16,12 +16,18 @@ from cortiq.convert.fields import JSON
 from cortiq.convert.json_file import optional_json
 from cortiq.errors import SourceError
 
-TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|eom_id|>", "<|end_of_turn|>", "<turn|>")
-"""Tokens with which chat templates in use end a turn."""
+TURN_ENDS = frozenset(
+    ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|end_of_turn|>", "<|endoftext|>",
+     "<|end_of_text|>", "<EOT>", "<end_of_utterance>", "<turn|>", "<｜end▁of▁sentence｜>")
+)  # fmt: skip
+"""Tokens that end a turn in every model that has them as special tokens."""
 _SAMPLING = (
     "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
     "frequency_penalty",
 )  # fmt: skip
+_GGUF_SAMPLING = {
+    "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty",
+}  # fmt: skip
 
 
 def chat_of_huggingface(
@@ -66,6 +72,13 @@ def generation_defaults(folder: Path) -> dict[str, object] | None:
     settings = optional_json(folder / "generation_config.json")
     found = {key: settings[key] for key in _SAMPLING if settings.get(key) is not None}
     return found or None
+
+
+def generation_of_gguf(metadata: Mapping[str, object]) -> dict[str, object] | None:
+    """The sampling settings among the ``general.sampling`` keys of a GGUF; None without any."""
+    found = {name: metadata.get(f"general.sampling.{key}") for key, name in _GGUF_SAMPLING.items()}
+    settings = {name: value for name, value in found.items() if value is not None}
+    return {"do_sample": True, **settings} if settings else None
 
 
 def _template(folder: Path, settings: JSON, notes: list[str]) -> str | None:

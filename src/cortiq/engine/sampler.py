@@ -16,12 +16,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from cortiq.errors import NativeMissing, UsageError
-
-try:
-    from cortiq._native import Sampler as NativeSampler
-except ImportError as error:
-    raise NativeMissing("the native core is not built: run tools/build_native.sh, or install a wheel") from error
+from cortiq.errors import UsageError
+from cortiq.native import core
 
 MAX_LOGPROBS = 1000
 _NO_BIAS: Mapping[int, float] = MappingProxyType({})
@@ -75,11 +71,6 @@ class SamplingParams:
             _require(isinstance(token, int) and token >= 0, "a logit_bias token", "an id", token)
             _require(_is_number(value) and value < math.inf, "a logit_bias", "a number or -inf", value)
 
-    @property
-    def greedy(self) -> bool:
-        """Whether the seed has no influence."""
-        return self.temperature < 1e-5
-
 
 class Sampler:
     """Picks the tokens of one sequence. Not to be shared between threads.
@@ -90,7 +81,7 @@ class Sampler:
     def __init__(self, vocab_size: int, params: SamplingParams) -> None:
         self.params = params
         self.seed = secrets.randbits(64) if params.seed is None else params.seed
-        self._native = NativeSampler(
+        self._native = core.Sampler(
             vocab_size,
             temperature=params.temperature,
             top_k=params.top_k,

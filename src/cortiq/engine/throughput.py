@@ -19,7 +19,7 @@ import numpy as np
 from cortiq.engine.model import Model
 from cortiq.engine.sequence import PlanSequence
 from cortiq.errors import UsageError
-from cortiq.model.loader import native_core
+from cortiq.native import core
 
 Row = dict[str, Any]
 _SEED = 20_240_917  # any fixed number: the same ids in every run
@@ -139,7 +139,7 @@ def _describe(model: Model) -> dict[str, Any]:
     cache = "f32" if info.mode == "exact" else "f16"
     return {
         "build_commit": "",
-        "cpu_info": native_core().cpu_model_name(),
+        "cpu_info": core.cpu_model_name(),
         "backends": "CPU",
         "isa": info.isa,
         "mode": info.mode,

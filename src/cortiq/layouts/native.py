@@ -6,13 +6,12 @@ A tensor larger than memory is encoded in blocks of rows; the GIL is released, s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import NativeMissing, UsageError
+from cortiq.errors import UsageError
 from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, as_bytes
 from cortiq.layouts.sizes import Shape, rows_and_cols
 
@@ -26,7 +25,8 @@ def encode_rows(
     where the block begins in the tensor, for error messages. ``isa`` picks an instruction set; "" the best.
     Raises NonFinite, UnsupportedFeature for a dtype without codec, UsageError, NativeMissing.
     """
-    core = native()
+    from cortiq.native import core
+
     source = _source(values)
     rows, cols = values.shape
     planes = tuple(np.empty((rows, nbytes), np.uint8) for nbytes in layout.row_nbytes(cols))
@@ -36,8 +36,10 @@ def encode_rows(
 
 def decode_rows(layout: Layout, planes: Iterable[Bytes], rows: int, cols: int, *, isa: str = "") -> Floats:
     """The reverse: one contiguous buffer per plane to f32 [rows, cols]. The planes must be validated."""
+    from cortiq.native import core
+
     values = np.empty((rows, cols), np.float32)
-    native().decode(layout.id, tuple(as_bytes(plane) for plane in planes), values, isa)
+    core.decode(layout.id, tuple(as_bytes(plane) for plane in planes), values, isa)
     return values
 
 
@@ -55,15 +57,6 @@ def decode(layout: Layout, payload: Payload, shape: Shape, *, isa: str = "") -> 
     rows, cols = rows_and_cols(shape)
     planes = [data[p.offset : p.offset + rows * p.row_nbytes] for p in layout.planes(shape)]
     return decode_rows(layout, planes, rows, cols, isa=isa).reshape(tuple(shape))
-
-
-def native() -> ModuleType:
-    """The module ``cortiq._native``. Raises NativeMissing with the command that builds it."""
-    try:
-        from cortiq import _native
-    except ImportError as error:
-        raise NativeMissing("the native core is not built; run tools/build_native.sh", code="native") from error
-    return _native
 
 
 def _source(values: NDArray[Any]) -> NDArray[Any]:

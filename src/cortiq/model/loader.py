@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from cortiq.errors import NativeMissing, UnsupportedArch, UsageError
+from cortiq.errors import UnsupportedArch, UsageError
 from cortiq.model.capabilities import describe
 from cortiq.model.facts import ModelFacts
 from cortiq.model.plan_builder import PlanBuilder
 from cortiq.model.task_mask import check_default_mask
+from cortiq.native import core
 from cortiq.settings import MODES
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
         raise UnsupportedArch("a skill file has no model of its own", code="skill_file", path=str(file.path))
     check_default_mask(file)
     info = _resolve(describe(file.arch, file.tensors), options)
-    plan = native_core().Plan(
+    plan = core.Plan(
         isa=info.isa,
         mode=info.mode,
         threads=info.threads,
@@ -84,12 +84,11 @@ def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
 
 
 def _resolve(facts: ModelFacts, options: PlanOptions) -> PlanInfo:
-    native = native_core()
     info = PlanInfo(
         facts=facts,
-        isa=native.best_isa() if options.isa is None else options.isa,
+        isa=core.best_isa() if options.isa is None else options.isa,
         mode=options.mode,
-        threads=native.usable_cpus() if options.threads is None else options.threads,
+        threads=core.usable_cpus() if options.threads is None else options.threads,
         context=min(facts.max_positions, DEFAULT_CONTEXT) if options.context is None else options.context,
         max_tokens=options.max_tokens,
         max_sequences=options.max_sequences,
@@ -107,12 +106,3 @@ def _resolve(facts: ModelFacts, options: PlanOptions) -> PlanInfo:
             found=info.context,
         )
     return replace(info, max_tokens=min(info.max_tokens, info.context))
-
-
-def native_core() -> ModuleType:
-    """The compiled core. Raises NativeMissing when it was not built."""
-    try:
-        from cortiq import _native
-    except ImportError as error:
-        raise NativeMissing("the native core is not built; pip install . builds it", code="native") from error
-    return _native

@@ -16,7 +16,7 @@ from typing import Required, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq import _native
+from cortiq.native import core
 
 __all__ = ["Options", "native", "reference"]
 
@@ -66,4 +66,4 @@ def native(q: F32, k: F32, v: F32, *, isa: str, **options: Unpack[Options]) -> F
     """
     q, k, v = (np.ascontiguousarray(a) for a in (q, k, v))
     window, softcap = options.get("window", 0), options.get("softcap", 0.0)
-    return _native.attention(isa, q, k, v, options["scale"], window, softcap, options.get("kv_dtype", "f16"))
+    return core.attention(isa, q, k, v, options["scale"], window, softcap, options.get("kv_dtype", "f16"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq import _native
+from cortiq.native import core
 
 __all__ = ["native", "reference"]
 
@@ -23,4 +23,4 @@ def native(
 ) -> F32:
     """The rows decoded by the native core straight from the payload ``weight`` of dtype id ``dtype``, without scale."""
     rows, cols = shape
-    return np.stack([_native.gather(isa, dtype, weight, rows, cols, int(token)) for token in tokens])
+    return np.stack([core.gather(isa, dtype, weight, rows, cols, int(token)) for token in tokens])

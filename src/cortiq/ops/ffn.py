@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq import _native
+from cortiq.native import core
 
 __all__ = ["native", "native_softcap", "reference", "reference_softcap"]
 
@@ -37,7 +37,7 @@ def native(gate: F32, up: F32, *, act: str, isa: str) -> F32:
 
     Raises ShapeMismatch when the shapes differ, UsageError for an unknown ``act`` or ``isa``.
     """
-    return _native.glu(isa, act, np.ascontiguousarray(gate), np.ascontiguousarray(up))
+    return core.glu(isa, act, np.ascontiguousarray(gate), np.ascontiguousarray(up))
 
 
 def reference_softcap(x: F32, cap: float, *, scale: float = 1.0) -> F32:
@@ -48,4 +48,4 @@ def reference_softcap(x: F32, cap: float, *, scale: float = 1.0) -> F32:
 
 def native_softcap(x: F32, cap: float, *, scale: float = 1.0, isa: str) -> F32:
     """The same by the native core, over one axis."""
-    return _native.softcap(isa, np.ascontiguousarray(x), scale, cap)
+    return core.softcap(isa, np.ascontiguousarray(x), scale, cap)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cortiq.errors import ShapeMismatch
 from cortiq.layouts import layout
-from cortiq.layouts.native import native
+from cortiq.native import core
 
 Floats = NDArray[np.float32]
 
@@ -55,13 +55,12 @@ def linear(
     kernels, Bounds for a payload of another size or rows out of range, ShapeMismatch for x of another width.
     """
     end = -1 if end_row is None else end_row
-    y = native().linear(isa, mode, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, x, first_row, end)
-    return cast(Floats, y)
+    return core.linear(isa, mode, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, x, first_row, end)
 
 
 def gather(matrix: Matrix, row: int, *, isa: str) -> Floats:
     """One row of the matrix as f32 [cols]. Raises like :func:`linear`."""
-    return cast(Floats, native().gather(isa, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, row))
+    return core.gather(isa, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, row)
 
 
 def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:

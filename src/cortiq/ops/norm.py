@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq import _native
+from cortiq.native import core
 
 __all__ = ["native", "reference"]
 
@@ -32,4 +32,4 @@ def native(x: F32, weight: F32, eps: float, *, plus_one: bool = False, isa: str)
 
     Raises ShapeMismatch when ``weight`` does not have ``width`` entries, UsageError for an unknown ``isa``.
     """
-    return _native.rmsnorm(isa, np.ascontiguousarray(x), np.ascontiguousarray(weight), eps, plus_one)
+    return core.rmsnorm(isa, np.ascontiguousarray(x), np.ascontiguousarray(weight), eps, plus_one)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq import _native
+from cortiq.native import core
 
 __all__ = ["native", "reference"]
 
@@ -37,4 +37,4 @@ def native(x: F32, position: int, inv_freq: F32, *, attention_factor: float = 1.
 
     Raises ShapeMismatch when ``inv_freq`` is empty or has more than ``head_dim / 2`` entries.
     """
-    return _native.rope(isa, np.ascontiguousarray(x), position, np.ascontiguousarray(inv_freq), attention_factor)
+    return core.rope(isa, np.ascontiguousarray(x), position, np.ascontiguousarray(inv_freq), attention_factor)

@@ -6,13 +6,12 @@ work per token.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cortiq.errors import Tokenizer as TokenizerError
 from cortiq.text.tokenizer import Tokenizer
-
-Step = Callable[[str], str]
 
 
 class Detokenizer:
@@ -44,11 +43,11 @@ class Detokenizer:
         return "".join(pieces)
 
 
-class _Stage:
+class _Stage(ABC):
     """One decoder step over a stream of pieces. ``push`` and ``flush`` return the pieces that became certain."""
 
-    def push(self, piece: str) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def push(self, piece: str) -> list[str]: ...
 
     def flush(self) -> list[str]:
         return []

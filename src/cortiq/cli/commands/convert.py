@@ -98,8 +98,8 @@ def _one(positional: str | None, named: str | None, what: str) -> str:
 
 def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
     """What the command line says about a conversion."""
-    from cortiq.cli.probe import native_core
     from cortiq.convert import ConvertOptions, parse_end, parse_overrides
+    from cortiq.native import core
     from cortiq.quantize import parse_dtype
     from cortiq.settings import Settings
 
@@ -109,7 +109,7 @@ def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
         head=None if given["head"] is None else parse_end(given["head"]),
         overrides=parse_overrides(given["tensor"]),
         encoder=given["encoder"],
-        threads=given["threads"] or Settings.load().threads or native_core().usable_cpus(),
+        threads=given["threads"] or Settings.load().threads or core.usable_cpus(),
         force=given["force"],
         source_model=source,
     )
@@ -119,8 +119,8 @@ def _convert(console: Console, model: str, output: Path, given: dict[str, Any]) 
     from cortiq.cli.models import source_of
     from cortiq.convert import convert as run
 
-    source = source_of(model, console)
-    options = convert_options(given, model if not Path(model).expanduser().exists() else source.name)
+    source, origin = source_of(model, console)
+    options = convert_options(given, origin)
     if given["dry_run"]:
         _plan(console, source, output, options, as_json=given["as_json"])
         return

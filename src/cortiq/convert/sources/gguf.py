@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from gguf.constants import GGMLQuantizationType
 
+from cortiq.convert.chat import generation_of_gguf
 from cortiq.convert.families import Family, family_of_architecture
 from cortiq.convert.gguf_arch import arch_of_gguf
 from cortiq.convert.gguf_tokenizer import gguf_tokenizer
@@ -61,7 +62,7 @@ def _assemble(path: Path, file: GgufFile, family: Family) -> Source:
         tensors=tuple(tensors.values()),
         tokenizer_json=tokenizer_json,
         tokenizer_config=tokenizer_config,
-        generation=None,
+        generation=generation_of_gguf(file.metadata),
         notes=tuple(notes),
         closers=(file,),
     )
