@@ -40,8 +40,8 @@ _NORMS = {
 def write_gguf(path: Path, folder: Path, architecture: str, **changes: Any) -> Path:
     """The checkpoint in ``folder`` as llama.cpp's exporter stores it, in f32.
 
-    ``changes``: ``metadata`` (key to int, float or str: u32, f32, string; added), ``tensors`` (name to f32 array, added or replaced, None
-    removes), ``kind`` (a quantization type of the package for the matrices of the layers).
+    ``changes``: ``metadata`` (added: an int as u32, a float as f32, a str as string), ``tensors`` (name to f32
+    array, added or replaced, None removes), ``kind`` (a quantization type of the package for the layers' matrices).
     """
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, architecture)
