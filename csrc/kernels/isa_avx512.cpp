@@ -1,39 +1,14 @@
 // Linear operators for AVX-512 with VNNI and VBMI.
 #define CORTIQ_KERNELS kernels_avx512
+#include "kernels/avx512/panels.h"
 #include "kernels/avx512/q4_tiled.h"
 #include "kernels/avx512/q8_row.h"
-#include "kernels/columns.h"
-#include "kernels/dense.h"
-#include "kernels/table.h"
 
 namespace cortiq::CORTIQ_KERNELS {
 
-namespace {
-
-void q4_tiled(const Job& job, const u8* act) {
-    by_columns<q4_gemv<1>, q4_gemv<2>, q4_gemv<3>, q4_gemv<4>>(job, act, act_nbytes(job.w.cols));
-}
-
-void q8_row(const Job& job, const u8* act) {
-    by_columns<q8_gemv<1>, q8_gemv<2>, q8_gemv<3>, q8_gemv<4>>(job, act, act_nbytes(job.w.cols));
-}
-
-size_t scratch_nbytes(size_t k, size_t) { return dense_scratch(k); }
-
-constexpr Entry kEntries[] = {
-    {DType::f32, nullptr, dense<F32>, decode_dense<F32>},
-    {DType::f16, nullptr, dense<F16>, decode_dense<F16>},
-    {DType::bf16, nullptr, dense<BF16>, decode_dense<BF16>},
-    {DType::q8_row, q8_row, dense_gemm<Q8Row::decode>, Q8Row::decode},
-    {DType::q4_tiled, q4_tiled, dense_gemm<Q4Tiled::decode>, Q4Tiled::decode},
-};
-
-}  // namespace
-
-const Entry& entry(DType dtype) { return find(kEntries, dtype); }
-
-extern const Kernels kKernels;
-const Kernels kKernels = {Isa::avx512, takes_int8, act_nbytes, quantize, dequantize,
-                          linear_int8, linear_f32, scratch_nbytes, gather};
+constexpr Isa kIsa = Isa::avx512;
+constexpr size_t kFewQ4 = 5, kFewQ8 = 5;
 
 }  // namespace cortiq::CORTIQ_KERNELS
+
+#include "kernels/vector_table.h"

@@ -18,6 +18,8 @@ template <class T>
 inline T smaller(T a, T b) {
     return a < b ? a : b;
 }
+constexpr size_t kBlock = 8;  // groups: one for each lane of a sum
+
 inline size_t div_up(size_t n, size_t by) { return (n + by - 1) / by; }
 inline size_t round_up(size_t n, size_t to) { return div_up(n, to) * to; }
 

@@ -5,8 +5,6 @@
 
 namespace cortiq::CORTIQ_KERNELS {
 
-constexpr size_t kBlock = 8;  // groups
-
 // Four runs of 64 bytes; run j serves groups j and j + 4: 16 even columns of each, then 16 odd columns of each.
 struct ActBlock {
     i8 split[kBlock * kGroup];

@@ -1,10 +1,10 @@
-// Quantized activations for AVX-512 with VNNI, in blocks of 8 groups (256 columns, the last one zero padded).
+// Quantized activations for AVX-512 with VNNI. A row is cut into blocks of 8 groups (256 columns, the last one zero
+// padded). First come the blocks for one row at a time, then the groups again, lane by lane, for tiles of rows.
 #pragma once
 #include "kernels/avx512/vec.h"
+#include "kernels/panel.h"
 
 namespace cortiq::CORTIQ_KERNELS {
-
-constexpr size_t kBlock = 8;  // groups
 
 struct ActBlock {
     // For nibbles, 64 bytes each: even columns of groups 0 2 4 6, their odd columns, then the same of groups 1 3 5 7.
@@ -16,13 +16,21 @@ struct ActBlock {
     std::int32_t unused[kBlock];
 };
 
+// One group as panels take it, at panel_spot(g).
+struct PanelGroup {
+    i8 quants[kGroup];  // even columns, then odd ones
+    float scale;
+    std::int32_t sum, byte_sum, unused;  // as above
+};
+
 inline size_t act_blocks(size_t k) { return div_up(k, kBlock * kGroup); }
-inline size_t act_nbytes(size_t k) { return act_blocks(k) * sizeof(ActBlock); }
+// A cache line more than needed: blocks are powers of two, and the rows of a tile must not fall into one cache set.
+inline size_t act_nbytes(size_t k) { return act_blocks(k) * (sizeof(ActBlock) + kBlock * sizeof(PanelGroup)) + 64; }
 // Where columns of group g start in `split`: the even ones, and 64 bytes on the odd ones.
 inline size_t split_offset(size_t g) { return g % 2 * 128 + g % kBlock / 2 * 16; }
 
 // Columns [0, count) of one group; the others count as 0.
-inline void quantize_group(const float* x, size_t count, size_t g, ActBlock& b) {
+inline void quantize_group(const float* x, size_t count, size_t g, ActBlock& b, PanelGroup& p) {
     auto first = [&](size_t skip) {
         const size_t n = count > skip ? count - skip : 0;
         return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1);
@@ -50,16 +58,21 @@ inline void quantize_group(const float* x, size_t count, size_t g, ActBlock& b) 
     _mm_storeu_si128(reinterpret_cast<__m128i*>(at + 64), _mm256_extracti128_si256(split, 1));
     const int sum = _mm512_reduce_add_epi32(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes))) +
                     _mm512_reduce_add_epi32(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
-    b.scale[g % kBlock] = scale;
-    b.sum[g % kBlock] = -8 * sum;
-    b.byte_sum[g % kBlock] = -128 * sum;
+    b.scale[g % kBlock] = p.scale = scale;
+    b.sum[g % kBlock] = p.sum = -8 * sum;
+    b.byte_sum[g % kBlock] = p.byte_sum = -128 * sum;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p.quants), split);
 }
 
 inline void quantize(const float* x, size_t k, size_t g0, size_t g1, u8* act) {
     ActBlock* block = reinterpret_cast<ActBlock*>(act);
-    const size_t groups = div_up(k, kGroup), end = g1 < groups ? g1 : act_blocks(k) * kBlock;
-    for (size_t g = g0; g < end; g++)
-        quantize_group(x + smaller(g * kGroup, k), g < groups ? smaller(kGroup, k - g * kGroup) : 0, g, block[g / kBlock]);
+    const size_t blocks = act_blocks(k);
+    PanelGroup* panel = reinterpret_cast<PanelGroup*>(act + blocks * sizeof(ActBlock));
+    const size_t groups = div_up(k, kGroup), end = g1 < groups ? g1 : blocks * kBlock;
+    for (size_t g = g0; g < end; g++) {
+        const size_t first = g * kGroup, count = g < groups ? smaller(kGroup, k - first) : 0;
+        quantize_group(x + smaller(first, k), count, g, block[g / kBlock], panel[panel_spot(g, groups)]);
+    }
 }
 
 inline void dequantize(const u8* act, size_t k, float* out) {

@@ -23,12 +23,13 @@ struct Nibbles {
     I even = nibble_index(2, 38, 64 + 10, 64 + 46), odd = nibble_index(2, 38, 64 + 12, 64 + 48), scale;
 };
 
-template <int kCols>
-inline void q4_block(const u8* p, const Nibbles& n, const ActBlock* const* x, size_t b, __m256* lanes) {
+// Eight tiles, and what is left of a row: `load` gives 64 bytes from an offset on.
+template <int kCols, class Load>
+inline void q4_block(Load load, const Nibbles& n, const ActBlock* const* x, size_t b, __m256* lanes) {
     const I low4 = _mm512_set1_epi8(15);
-    const I head = load_i(p), next = load_i(p + 64);
+    const I head = load(0), next = load(64);
     const I even = _mm512_permutex2var_epi8(head, n.even, next);
-    const I odd = _mm512_permutex2var_epi8(load_i(p + 18), n.odd, load_i(p + 80));
+    const I odd = _mm512_permutex2var_epi8(load(18), n.odd, load(80));
     const __m256 scales =
         _mm256_cvtph_ps(_mm512_castsi512_si128(_mm512_permutex2var_epi16(head, n.scale, next)));
     const I field[4] = {_mm512_and_si512(even, low4), _mm512_and_si512(_mm512_srli_epi16(even, 4), low4),
@@ -57,16 +58,23 @@ void q4_gemv(const Job& job, const u8* act) {
     const size_t full = t.groups / kBlock, rest = t.groups % kBlock, stride = act_nbytes(job.w.cols);
     const ActBlock* x[kCols];
     for (int c = 0; c < kCols; c++) x[c] = reinterpret_cast<const ActBlock*>(act + size_t(c) * stride);
+    // The bytes of the last block, from each offset that is loaded; nothing beyond them is touched.
+    auto there = [&](size_t offset) {
+        const size_t end = rest * Q4Tiled::kTile, left = end > offset ? end - offset : 0;
+        return left >= 64 ? ~__mmask64(0) : (__mmask64(1) << left) - 1;
+    };
+    const __mmask64 at0 = there(0), at18 = there(18), at64 = there(64), at80 = there(80);
     for (size_t r = job.r0; r < job.r1; r++) {
         const u8* p = t.row(r);
         __m256 lanes[kCols];
         for (int c = 0; c < kCols; c++) lanes[c] = _mm256_setzero_ps();
-        for (size_t b = 0; b < full; b++, p += kBytes) q4_block<kCols>(p, nibbles, x, b, lanes);
-        if (rest != 0) {
-            alignas(64) u8 tail[kBytes] = {};
-            std::memcpy(tail, p, rest * Q4Tiled::kTile);
-            q4_block<kCols>(tail, nibbles, x, full, lanes);
-        }
+        for (size_t b = 0; b < full; b++, p += kBytes)
+            q4_block<kCols>([&](size_t offset) { return load_i(p + offset); }, nibbles, x, b, lanes);
+        auto masked = [&](size_t offset) {
+            const __mmask64 mask = offset == 0 ? at0 : offset == 18 ? at18 : offset == 64 ? at64 : at80;
+            return _mm512_maskz_loadu_epi8(mask, p + offset);
+        };
+        if (rest != 0) q4_block<kCols>(masked, nibbles, x, full, lanes);
         for (int c = 0; c < kCols; c++) job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes[c]);
     }
 }
