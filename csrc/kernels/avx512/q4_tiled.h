@@ -68,8 +68,10 @@ void q4_gemv(const Job& job, const u8* act) {
         const u8* p = t.row(r);
         __m256 lanes[kCols];
         for (int c = 0; c < kCols; c++) lanes[c] = _mm256_setzero_ps();
-        for (size_t b = 0; b < full; b++, p += kBytes)
+        for (size_t b = 0; b < full; b++, p += kBytes) {
+            fetch_ahead<128>(p);
             q4_block<kCols>([&](size_t offset) { return load_i(p + offset); }, nibbles, x, b, lanes);
+        }
         auto masked = [&](size_t offset) {
             const __mmask64 mask = offset == 0 ? at0 : offset == 18 ? at18 : offset == 64 ? at64 : at80;
             return _mm512_maskz_loadu_epi8(mask, p + offset);
