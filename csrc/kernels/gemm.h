@@ -1,4 +1,4 @@
-// Products with many activation rows: 16 rows of weights are unpacked into a panel that stays in the L2 cache, then
+// Products with many activation rows: a few rows of weights are unpacked into a panel that stays in the L2 cache, then
 // multiplied by tiles of a few activation rows with all sums in registers. Compiled once per instruction set, which
 // provides kTileCols, TileRows and the panels (<isa>/panels.h): fill(rows) unpacks, dots(...) gives the exact dot
 // products of one group.
@@ -13,9 +13,9 @@
 
 namespace cortiq::CORTIQ_KERNELS {
 
-constexpr size_t kPanels = 4;  // unpacked together: a tile of activations serves all of them while it is near
+constexpr size_t kPanels = 64 / kPanelRows;  // unpacked together: a tile of activations serves all of them while it is near
 
-// One panel times kCols activation rows: y[c * y_stride + 0..15], of which `count` rows exist.
+// One panel times kCols activation rows: y[c * y_stride + r] for its rows r, of which `count` exist.
 template <int kCols, class AnyPanel>
 void gemm_tile(const AnyPanel& panel, const u8* act, float* y, size_t y_stride, size_t count) {
     const TileRows<kCols> x(act, panel.cols);

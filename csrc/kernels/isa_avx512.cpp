@@ -7,7 +7,7 @@
 namespace cortiq::CORTIQ_KERNELS {
 
 constexpr Isa kIsa = Isa::avx512;
-constexpr size_t kFewQ4 = 5, kFewQ8 = 5;
+constexpr size_t kFewQ4 = 5, kFewQ8 = 4;
 
 }  // namespace cortiq::CORTIQ_KERNELS
 

@@ -1,11 +1,11 @@
-// What the panels of every instruction set share: 16 rows of weights, unpacked group by group for products with many
+// What the panels of every instruction set share: kPanelRows rows of weights (vec.h), unpacked group by group for products with many
 // activation rows (gemm.h). Compiled once per instruction set, inside its own namespace.
 #pragma once
 #include "kernels/rows.h"
 
 namespace cortiq::CORTIQ_KERNELS {
 
-constexpr size_t kPanelRows = 16, kPanelParts = kPanelRows / kLanes;
+constexpr size_t kPanelParts = kPanelRows / kLanes;
 
 // Where group g stands in a panel of `groups`, lane by lane, and how many places there are.
 inline size_t panel_spot(size_t g, size_t groups) { return g % kBlock * div_up(groups, kBlock) + g / kBlock; }

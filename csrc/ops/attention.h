@@ -16,9 +16,6 @@ struct Range {
     std::size_t lo, hi;
 };
 
-CORTIQ_INLINE F8 load_kv(const float* p) { return load(p); }
-CORTIQ_INLINE F8 load_kv(const std::uint16_t* p) { return load_half(p); }
-
 // Asks for the line that lies `ahead` bytes behind p. The hardware follows a stream only within a page, and blocks are
 // pages apart. Only half floats come straight from the cache in few rows at a time, where waiting for memory shows.
 CORTIQ_INLINE void fetch(const std::uint16_t* p, std::ptrdiff_t ahead) {
@@ -29,24 +26,24 @@ CORTIQ_INLINE void fetch(const float*, std::ptrdiff_t) {}
 // sum[r][j] += a[r] * b[j]. The shorter side is held in registers, the longer one passes through: with twelve sums that
 // is what sixteen registers have room for.
 template <int R, int V, class A, class B>
-CORTIQ_INLINE void outer_product(F8 (&sum)[R][V], A a, B b) {
+CORTIQ_INLINE void outer_product(FW (&sum)[R][V], A a, B b) {
     if constexpr (R > V) {
-        F8 held[V];
+        FW held[V];
 #pragma GCC unroll 8
         for (int j = 0; j < V; j++) held[j] = b(j);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
-            const F8 passing = a(r);
+            const FW passing = a(r);
 #pragma GCC unroll 8
             for (int j = 0; j < V; j++) sum[r][j] = fma(passing, held[j], sum[r][j]);
         }
     } else {
-        F8 held[R];
+        FW held[R];
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) held[r] = a(r);
 #pragma GCC unroll 8
         for (int j = 0; j < V; j++) {
-            const F8 passing = b(j);
+            const FW passing = b(j);
 #pragma GCC unroll 8
             for (int r = 0; r < R; r++) sum[r][j] = fma(held[r], passing, sum[r][j]);
         }
@@ -57,44 +54,44 @@ CORTIQ_INLINE void outer_product(F8 (&sum)[R][V], A a, B b) {
 template <int R, int V, class T>
 CORTIQ_INLINE void score_tile(const float* q, const T* k, std::size_t head_dim, float* scores, Range range,
                               std::ptrdiff_t ahead) {
-    for (std::size_t at = range.lo / (8 * V) * (8 * V); at < range.hi; at += 8 * V) {
-        F8 sum[R][V];
+    for (std::size_t at = range.lo / (kWide * V) * (kWide * V); at < range.hi; at += kWide * V) {
+        FW sum[R][V];
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-            for (int j = 0; j < V; j++) sum[r][j] = splat(0.0f);
+            for (int j = 0; j < V; j++) sum[r][j] = splat_wide(0.0f);
         for (std::size_t d = 0; d < head_dim; d++) {
             if (at == 0) fetch(k + d * kKvBlock, ahead);
             outer_product<R, V>(
-                sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat(q[r * head_dim + d]); },
-                [&](std::size_t j) CORTIQ_LAMBDA { return load_kv(k + d * kKvBlock + at + 8 * j); });
+                sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat_wide(q[r * head_dim + d]); },
+                [&](std::size_t j) CORTIQ_LAMBDA { return load_wide(k + d * kKvBlock + at + kWide * j); });
         }
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-            for (std::size_t j = 0; j < V; j++) store(scores + r * kKvBlock + at + 8 * j, sum[r][j]);
+            for (std::size_t j = 0; j < V; j++) store(scores + r * kKvBlock + at + kWide * j, sum[r][j]);
     }
 }
 
-// sums[r][c, c + 8V) += p[r][key] * v[key][c, c + 8V) for `keys`, ascending
+// sums[r][c, c + V vectors) += p[r][key] * v[key][c, c + V vectors) for `keys`, ascending
 template <int R, int V, class T>
 CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, float* sums, Range keys,
                                  std::ptrdiff_t ahead) {
-    F8 sum[R][V];
+    FW sum[R][V];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-        for (std::size_t j = 0; j < V; j++) sum[r][j] = load(sums + r * width + 8 * j);
+        for (std::size_t j = 0; j < V; j++) sum[r][j] = load_wide(sums + r * width + kWide * j);
     for (std::size_t key = keys.lo; key < keys.hi; key++) {
         fetch(v + key * width, ahead);
         outer_product<R, V>(
-            sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat(p[r * kKvBlock + key]); },
-            [&](std::size_t j) CORTIQ_LAMBDA { return load_kv(v + key * width + 8 * j); });
+            sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat_wide(p[r * kKvBlock + key]); },
+            [&](std::size_t j) CORTIQ_LAMBDA { return load_wide(v + key * width + kWide * j); });
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-        for (std::size_t j = 0; j < V; j++) store(sums + r * width + 8 * j, sum[r][j]);
+        for (std::size_t j = 0; j < V; j++) store(sums + r * width + kWide * j, sum[r][j]);
 }
 
 template <int R, int V, class T>
@@ -102,9 +99,17 @@ static void value_tile(const float* p, const T* v, std::size_t width, float* sum
                        std::ptrdiff_t ahead) {
     if (keys.lo >= keys.hi) return;
     std::size_t c = 0;
-    for (; c + 8 * V <= width; c += 8 * V) value_columns<R, V>(p, v + c, width, sums + c, keys, ahead);
-    for (; c < width; c += 8) value_columns<R, 1>(p, v + c, width, sums + c, keys, ahead);
+    constexpr std::size_t step = kWide * V;
+    for (; c + step <= width; c += step) value_columns<R, V>(p, v + c, width, sums + c, keys, ahead);
+    for (; c < width; c += kWide) value_columns<R, 1>(p, v + c, width, sums + c, keys, ahead);
 }
+
+// Vectors of keys and of values next to one another in a tile of R rows: of sixteen registers twelve hold sums, of 32
+// (the wide ones) 24. A block has no more than 32 keys.
+template <int R>
+constexpr int kScoreVectors = kWide == 16 || R > 3 ? 2 : 4;
+template <int R>
+constexpr int kValueVectors = kWide == 16 || R <= 3 ? 4 : 2;
 
 // The part of a job that changes from block to block.
 struct Rows {
@@ -171,7 +176,7 @@ struct Block {
 };
 
 // Weighted values of R rows whose visible ranges may differ by a few keys at either end.
-template <int R, int V, class T>
+template <int R, class T>
 static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, const Block<T>& block) {
     Range common = ranges[0];
     for (int r = 1; r < R; r++) {
@@ -181,32 +186,31 @@ static void value_rows(const Rows& rows, std::size_t row, const Range* ranges, c
     const float* p = rows.scores + row * kKvBlock;
     float* sums = rows.sums + row * rows.width;
     auto one_row = [&](std::size_t r, Range keys) {
-        value_tile<1, 4>(p + r * kKvBlock, block.values, rows.width, sums + r * rows.width, keys, 0);
+        value_tile<1, kValueVectors<1>>(p + r * kKvBlock, block.values, rows.width, sums + r * rows.width, keys, 0);
     };
     if (common.lo >= common.hi) {
         for (std::size_t r = 0; r < R; r++) one_row(r, ranges[r]);
         return;
     }
     for (std::size_t r = 0; r < R; r++) one_row(r, {ranges[r].lo, common.lo});
-    value_tile<R, V>(p, block.values, rows.width, sums, common, block.ahead);
+    value_tile<R, kValueVectors<R>>(p, block.values, rows.width, sums, common, block.ahead);
     for (std::size_t r = 0; r < R; r++) one_row(r, {common.hi, ranges[r].hi});
 }
 
 // R rows from `row` on against one block.
 template <int R, class T>
 static void block_tile(const Rows& rows, std::size_t row, const Block<T>& block) {
-    constexpr int V = R <= 3 ? 4 : 2;  // twelve sums at most: with keys and queries they fill sixteen registers
     Range ranges[R];
     std::size_t position = rows.position + row / rows.heads, head = row % rows.heads;
     for (Range& range : ranges) {
         range = visible(position, rows.window, block.start);
         if (++head == rows.heads) head = 0, position++;
     }
-    score_tile<R, V>(rows.q + row * rows.head_dim, block.keys, rows.head_dim, rows.scores + row * kKvBlock,
+    score_tile<R, kScoreVectors<R>>(rows.q + row * rows.head_dim, block.keys, rows.head_dim, rows.scores + row * kKvBlock,
                      {ranges[0].lo, ranges[R - 1].hi}, block.ahead);
     for (std::size_t r = 0; r < R; r++)
         if (ranges[r].lo < ranges[r].hi) softmax_block(rows, row + r, ranges[r]);
-    value_rows<R, V>(rows, row, ranges, block);
+    value_rows<R>(rows, row, ranges, block);
 }
 
 // Rows [row, end) against one block.
@@ -315,6 +319,7 @@ static void append(const KvView& kv, std::size_t position, const float* k, const
         for (std::size_t i = 0; i < n; i++) keys[(d + i) * kKvBlock + slot] = half[i];
         store_half(values + d, load_part(v + d, n));
     }
+    for (std::size_t d = (d_count + 7) / 8 * 8; d < width; d += 8) store_half(values + d, splat(0.0f));
 }
 
 }  // namespace cortiq::CORTIQ_OPS_NS

@@ -34,7 +34,7 @@ struct KvView {
 };
 
 // Width of a row of values in the cache and of attention's sums: vector loads need no tail.
-constexpr std::size_t padded_head_dim(std::size_t head_dim) { return (head_dim + 7) / 8 * 8; }
+constexpr std::size_t padded_head_dim(std::size_t head_dim) { return (head_dim + 15) / 16 * 16; }
 // Bytes of one kv head's share of a block.
 constexpr std::size_t kv_head_nbytes(std::size_t head_dim, bool f32) {
     return kKvBlock * (head_dim + padded_head_dim(head_dim)) * (f32 ? 4 : 2);

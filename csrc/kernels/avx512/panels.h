@@ -1,57 +1,43 @@
 // Panels and tiles for the products with many activation rows on AVX-512 (kernels/panels.h). A vector holds four
-// columns of each of the 16 rows, which is what one dot instruction takes.
+// columns of each of 16 rows, which is what one dot instruction takes.
 #pragma once
 #include "kernels/avx512/act.h"
 #include "kernels/panel.h"
 
 namespace cortiq::CORTIQ_KERNELS {
 
-constexpr int kTileCols = 12;  // twelve integer and twelve float sums, weights, scales, a product: 27 of 32 registers
+constexpr int kTileCols = 6;  // twelve integer and twelve float sums, two weights, an activation: 27 of 32 registers
 
 // The activation rows of a tile. Every third one has a pointer, the two behind it are one and two strides away: so
 // many addresses fit into the registers.
 template <int kCols>
 struct TileRows {
-    static constexpr int kPointers = (kCols + 2) / 3;
-    struct Group {
-        const PanelGroup& operator[](int c) const {
-            return *reinterpret_cast<const PanelGroup*>(at[c / 3] + size_t(c % 3) * stride);
-        }
-        const u8* at[kPointers];
-        size_t stride;
-    };
-
     TileRows(const u8* act, size_t k) : stride(act_nbytes(k)) {
-        for (int i = 0; i < kPointers; i++) first[i] = act + act_blocks(k) * sizeof(ActBlock) + 3 * size_t(i) * stride;
+        for (int c = 0; c < kCols; c += 3) third[c / 3] = act + act_blocks(k) * sizeof(ActBlock) + size_t(c) * stride;
     }
-    Group group(size_t spot) const {
-        Group g;
-        g.stride = stride;
-        for (int i = 0; i < kPointers; i++) {
-            g.at[i] = first[i] + spot * sizeof(PanelGroup);
-            asm volatile("" : "+r"(g.at[i]));  // else the compiler keeps an address per activation row, on the stack
-        }
-        return g;
+    const PanelGroup& group(int c, size_t spot) const {
+        return reinterpret_cast<const PanelGroup*>(third[c / 3] + size_t(c % 3) * stride)[spot];
     }
-    const float* scale(int c, size_t, size_t spot) const {
-        return &reinterpret_cast<const PanelGroup*>(first[c / 3] + size_t(c % 3) * stride)[spot].scale;
-    }
-    const u8* first[kPointers];
+    const float* scale(int c, size_t, size_t spot) const { return &group(c, spot).scale; }
+    const u8* third[(kCols + 2) / 3];
     size_t stride;
 };
 
-// dot[c] = the zero points' part + the products of one group of the panel, eight vectors at `w`, with activation row c.
-template <std::int32_t PanelGroup::*kSum, int kCols>
-inline void dot_group(const u8* w, const TileRows<kCols>& x, size_t spot, I* dot) {
-    const auto group = x.group(spot);
-#pragma GCC unroll 12
-    for (int c = 0; c < kCols; c++) dot[c] = _mm512_set1_epi32(group[c].*kSum);
+// sum[part][c] = the zero points' part + the products of one group of the panel with activation row c. Each part of the
+// panel has eight vectors.
+template <std::int32_t PanelGroup::*kZeros, int kCols>
+inline void dot_group(const u8* w, const TileRows<kCols>& x, size_t spot, I (*sum)[kCols]) {
+#pragma GCC unroll 6
+    for (int c = 0; c < kCols; c++) sum[0][c] = sum[1][c] = _mm512_set1_epi32(x.group(c, spot).*kZeros);
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; i++) {
-        const I weights = _mm512_load_si512(w + 64 * i);
-#pragma GCC unroll 12
-        for (int c = 0; c < kCols; c++)
-            dot[c] = _mm512_dpbusd_epi32(dot[c], weights, spread_i32(group[c].quants + 4 * i));
+        const I w0 = _mm512_load_si512(w + 64 * i), w1 = _mm512_load_si512(w + 512 + 64 * i);
+#pragma GCC unroll 6
+        for (int c = 0; c < kCols; c++) {
+            const I v = spread_i32(x.group(c, spot).quants + 4 * i);
+            sum[0][c] = _mm512_dpbusd_epi32(sum[0][c], w0, v);
+            sum[1][c] = _mm512_dpbusd_epi32(sum[1][c], w1, v);
+        }
     }
 }
 
@@ -78,14 +64,17 @@ inline void transpose16(I* v) {
     }
 }
 
-// A panel of q4_tiled: nibbles as bytes. Per group four vectors of even columns, four of odd ones.
-struct Q4Panel : Panel<Q4Tiled, 512, true> {
+// A panel of q4_tiled: nibbles as bytes. Per group and 16 rows four vectors of even columns, four of odd ones.
+struct Q4Panel : Panel<Q4Tiled, 1024, true> {
     using Panel::Panel;
 
     void fill(const size_t* rows) const {
+        for (size_t part = 0; part < kPanelParts; part++) fill_part(rows + part * kLanes, part);
+    }
+    void fill_part(const size_t* rows, size_t part) const {
         const I low4 = _mm512_set1_epi8(15);
-        const u8* p[kPanelRows];
-        for (size_t i = 0; i < kPanelRows; i++) p[i] = t.row(rows[i]);
+        const u8* p[kLanes];
+        for (size_t i = 0; i < kLanes; i++) p[i] = t.row(rows[i]);
         for (size_t g = 0; g < groups; g++) {
             I v[4];
             for (size_t i = 0; i < 4; i++) {
@@ -98,50 +87,56 @@ struct Q4Panel : Panel<Q4Tiled, 512, true> {
             const I quads[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
                                 _mm512_unpackhi_epi64(b, d)};
             const size_t spot = panel_spot(g, groups);
+            u8* to = at(spot) + part * 512;
             for (size_t i = 0; i < 4; i++) {
-                store_i(at(spot) + 64 * i, _mm512_and_si512(quads[i], low4));
-                store_i(at(spot) + 256 + 64 * i, _mm512_and_si512(_mm512_srli_epi16(quads[i], 4), low4));
+                store_i(to + 64 * i, _mm512_and_si512(quads[i], low4));
+                store_i(to + 256 + 64 * i, _mm512_and_si512(_mm512_srli_epi16(quads[i], 4), low4));
             }
-            alignas(32) std::uint16_t halves[kPanelRows];
-            for (size_t i = 0; i < kPanelRows; i++) halves[i] = load_as<std::uint16_t>(p[i] + 18 * g);
-            store_f(scales + spot * kPanelRows, _mm512_cvtph_ps(load_256(halves)));
+            alignas(32) std::uint16_t halves[kLanes];
+            for (size_t i = 0; i < kLanes; i++) halves[i] = load_as<std::uint16_t>(p[i] + 18 * g);
+            store_f(scales + spot * kPanelRows + part * kLanes, _mm512_cvtph_ps(load_256(halves)));
         }
     }
 
     template <int kCols>
     void dots(size_t, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
-        dot_group<&PanelGroup::sum>(at(spot), x, spot, sum[0]);
+        dot_group<&PanelGroup::sum>(at(spot), x, spot, sum);
     }
 };
 
 // A panel of q8_row: bytes with their top bit flipped, in the same order.
-struct Q8Panel : Panel<Q8Row, 512, false> {
+struct Q8Panel : Panel<Q8Row, 1024, false> {
     using Panel::Panel;
 
     void fill(const size_t* rows) const {
-        const u8* p[kPanelRows];
-        for (size_t i = 0; i < kPanelRows; i++) p[i] = t.row(rows[i]), scales[i] = t.scale(rows[i]);
+        for (size_t part = 0; part < kPanelParts; part++) fill_part(rows + part * kLanes, part);
+    }
+    void fill_part(const size_t* rows, size_t part) const {
+        const u8* p[kLanes];
+        for (size_t i = 0; i < kLanes; i++) p[i] = t.row(rows[i]), scales[part * kLanes + i] = t.scale(rows[i]);
         alignas(64) u8 split[64];  // of two groups: even columns, then odd ones
         for (size_t i = 0; i < 64; i++) split[i] = u8(i / 32 * 32 + i % 16 * 2 + i % 32 / 16);
         const I order = load_i(split), flip = _mm512_set1_epi8(-128);
         for (size_t g = 0; g < groups; g += 2) {
             const size_t left = cols - g * kGroup;
             const __mmask64 there = left >= 64 ? ~__mmask64(0) : (__mmask64(1) << left) - 1;
-            I v[kPanelRows];
-            for (size_t i = 0; i < kPanelRows; i++) {
+            I v[kLanes];
+            for (size_t i = 0; i < kLanes; i++) {
                 const I bytes = _mm512_maskz_loadu_epi8(there, p[i] + g * kGroup);
                 v[i] = _mm512_permutexvar_epi8(order, _mm512_xor_si512(bytes, flip));
             }
             transpose16(v);
-            for (size_t i = 0; i < 8; i++) store_i(at(panel_spot(g, groups)) + 64 * i, v[i]);
-            if (g + 1 == groups) break;
-            for (size_t i = 0; i < 8; i++) store_i(at(panel_spot(g + 1, groups)) + 64 * i, v[8 + i]);
+            auto store = [&](size_t group, const I* from) {
+                for (size_t i = 0; i < 8; i++) store_i(at(panel_spot(group, groups)) + part * 512 + 64 * i, from[i]);
+            };
+            store(g, v);
+            if (g + 1 < groups) store(g + 1, v + 8);
         }
     }
 
     template <int kCols>
     void dots(size_t, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
-        dot_group<&PanelGroup::byte_sum>(at(spot), x, spot, sum[0]);
+        dot_group<&PanelGroup::byte_sum>(at(spot), x, spot, sum);
     }
 };
 

@@ -8,7 +8,7 @@ namespace cortiq::CORTIQ_KERNELS {
 
 using F = __m512;   // one float per row of a panel
 using I = __m512i;
-constexpr size_t kLanes = 16;
+constexpr size_t kLanes = 16, kPanelRows = 32;
 
 inline I load_i(const void* p) { return _mm512_loadu_si512(p); }
 inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
