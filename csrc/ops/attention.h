@@ -59,12 +59,12 @@ CORTIQ_INLINE void score_tile(const float* q, const T* k, std::size_t head_dim, 
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-            for (int j = 0; j < V; j++) sum[r][j] = splat_wide(0.0f);
+            for (int j = 0; j < V; j++) sum[r][j] = splat<FW>(0.0f);
         for (std::size_t d = 0; d < head_dim; d++) {
             if (at == 0) fetch(k + d * kKvBlock, ahead);
             outer_product<R, V>(
-                sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat_wide(q[r * head_dim + d]); },
-                [&](std::size_t j) CORTIQ_LAMBDA { return load_wide(k + d * kKvBlock + at + kWide * j); });
+                sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat<FW>(q[r * head_dim + d]); },
+                [&](std::size_t j) CORTIQ_LAMBDA { return load<FW>(k + d * kKvBlock + at + kWide * j); });
         }
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < R; r++)
@@ -81,12 +81,12 @@ CORTIQ_INLINE void value_columns(const float* p, const T* v, std::size_t width, 
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; r++)
 #pragma GCC unroll 8
-        for (std::size_t j = 0; j < V; j++) sum[r][j] = load_wide(sums + r * width + kWide * j);
+        for (std::size_t j = 0; j < V; j++) sum[r][j] = load<FW>(sums + r * width + kWide * j);
     for (std::size_t key = keys.lo; key < keys.hi; key++) {
         fetch(v + key * width, ahead);
         outer_product<R, V>(
-            sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat_wide(p[r * kKvBlock + key]); },
-            [&](std::size_t j) CORTIQ_LAMBDA { return load_wide(v + key * width + kWide * j); });
+            sum, [&](std::size_t r) CORTIQ_LAMBDA { return splat<FW>(p[r * kKvBlock + key]); },
+            [&](std::size_t j) CORTIQ_LAMBDA { return load<FW>(v + key * width + kWide * j); });
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; r++)
@@ -129,40 +129,48 @@ CORTIQ_INLINE Range visible(std::size_t position, std::size_t window, std::size_
     return {lo < kKvBlock ? lo : kKvBlock, hi < kKvBlock ? hi : kKvBlock};
 }
 
+constexpr std::size_t kBlockVectors = kKvBlock / kWide;
+
 // Scores of one row to weights, in place; folds the block into the row's running maximum and sums.
 static void softmax_block(const Rows& rows, std::size_t row, Range range) {
     float* s = rows.scores + row * kKvBlock;
-    F8 score[4];
+    FW score[kBlockVectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) score[j] = load(s + 8 * j);
+    for (std::size_t j = 0; j < kBlockVectors; j++) score[j] = load<FW>(s + kWide * j);
     if (rows.softcap != 0.0f) {
-        const F8 cap = splat(rows.softcap);
-        for (F8& x : score) x = mul(cap, tanh(div(x, cap)));
+        const FW cap = splat<FW>(rows.softcap);
+        for (FW& x : score) x = mul(cap, tanh(div(x, cap)));
     }
     if (range.lo > 0 || range.hi < kKvBlock) {
         const int lo = static_cast<int>(range.lo), hi = static_cast<int>(range.hi);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) score[j] = keep_lanes(score[j], lo - 8 * j, hi - 8 * j, -INFINITY);
+        for (std::size_t j = 0; j < kBlockVectors; j++) {
+            const int first = static_cast<int>(kWide * j);
+            score[j] = keep_lanes(score[j], lo - first, hi - first, -INFINITY);
+        }
     }
-    const float block_top = max_lanes(max(max(score[0], score[1]), max(score[2], score[3])));
+    F8 eights[4];
+    in_eights(score, eights);
+    const float block_top = max_lanes(max(max(eights[0], eights[1]), max(eights[2], eights[3])));
     const float old_top = rows.top[row], top = block_top > old_top ? block_top : old_top;
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) score[j] = sub(score[j], splat(top));
+    for (FW& x : score) x = sub(x, splat<FW>(top));
     exp_weights(score);
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) store(s + 8 * j, score[j]);
-    const float sum = sum_lanes(add(add(score[0], score[1]), add(score[2], score[3])));
+    for (std::size_t j = 0; j < kBlockVectors; j++) store(s + kWide * j, score[j]);
+    in_eights(score, eights);
+    const float sum = sum_lanes(add(add(eights[0], eights[1]), add(eights[2], eights[3])));
     if (top == old_top) {  // nothing to rescale: e^0 is exactly 1
         rows.total[row] += sum;
         return;
     }
-    F8 shrink[1] = {splat(old_top - top)};
+    FW shrink[1] = {splat<FW>(old_top - top)};
     exp_weights(shrink);
-    float factor[8];
+    float factor[kWide];
     store(factor, shrink[0]);
     rows.total[row] = rows.total[row] * factor[0] + sum;
     float* sums = rows.sums + row * rows.width;
-    for (std::size_t c = 0; c < rows.width; c += 8) store(sums + c, mul(load(sums + c), shrink[0]));
+    for (std::size_t c = 0; c < rows.width; c += kWide) store(sums + c, mul(load<FW>(sums + c), shrink[0]));
     rows.top[row] = top;
 }
 
@@ -250,8 +258,8 @@ static Rows start_rows(const Attend& job) {
     rows.total = at;
     for (std::size_t r = 0; r < n; r++) {
         const float* q = job.q + r / job.heads * job.q_stride + r % job.heads * rows.head_dim;
-        const F8 scale = splat(job.scale);
-        map1(q, rows.q + r * rows.head_dim, rows.head_dim, [&](F8 x) CORTIQ_LAMBDA { return mul(x, scale); });
+        map1(q, rows.q + r * rows.head_dim, rows.head_dim,
+             [&]<class V>(V x) CORTIQ_LAMBDA { return mul(x, splat<V>(job.scale)); });
         rows.top[r] = -INFINITY;
         rows.total[r] = 0.0f;
     }
@@ -293,9 +301,9 @@ static void attend(const Attend& job) {
     }
     for (std::size_t r = 0; r < job.queries * job.heads; r++) {
         float* out = job.out + r / job.heads * job.out_stride + r % job.heads * rows.head_dim;
-        const F8 inverse = splat(1.0f / rows.total[r]);
+        const float inverse = 1.0f / rows.total[r];
         map1(rows.sums + r * rows.width, out, rows.head_dim,
-             [&](F8 x) CORTIQ_LAMBDA { return mul(x, inverse); });
+             [&]<class V>(V x) CORTIQ_LAMBDA { return mul(x, splat<V>(inverse)); });
     }
 }
 

@@ -7,46 +7,47 @@ namespace cortiq::CORTIQ_OPS_NS {
 
 // x[i] = e^(x[i] - n[i] ln 2), for arguments within ln2 / 2: a polynomial of degree 6, relative error 3e-9. Several
 // vectors go through side by side, because one alone waits for its own results most of the time.
-template <int N>
-CORTIQ_INLINE void exp_rest(F8 (&x)[N], const F8 (&n)[N]) {
+template <class V, int N>
+CORTIQ_INLINE void exp_rest(V (&x)[N], const V (&n)[N]) {
     constexpr float kTerms[] = {0.00836885068565607f, 0.041668400168418884f, 0.1666651964187622f, 0.4999999403953552f, 1.0f, 1.0f};
-    F8 p[N];
+    V p[N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++) {
-        x[i] = fma(n[i], splat(-0.693145752f), x[i]);
-        x[i] = fma(n[i], splat(-1.42860677e-06f), x[i]);
-        p[i] = splat(0.0013814320554956794f);
+        x[i] = fma(n[i], splat<V>(-0.693145752f), x[i]);
+        x[i] = fma(n[i], splat<V>(-1.42860677e-06f), x[i]);
+        p[i] = splat<V>(0.0013814320554956794f);
     }
 #pragma GCC unroll 8
     for (float term : kTerms)
 #pragma GCC unroll 4
-        for (int i = 0; i < N; i++) p[i] = fma(p[i], x[i], splat(term));
+        for (int i = 0; i < N; i++) p[i] = fma(p[i], x[i], splat<V>(term));
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++) x[i] = p[i];
 }
 
 // e^x, at most 1 ulp off: n = round(x / ln 2), e^(x - n ln 2), then two exact-or-final multiplications by powers of two,
 // so that subnormals and infinity come out right.
-CORTIQ_INLINE F8 exp(F8 x) {
-    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-    x = min(splat(89.0f), max(splat(-110.0f), x));
-    const F8 n[1] = {sub(fma(x, splat(1.44269502f), magic), magic)};
-    F8 p[1] = {x};
+template <class V>
+CORTIQ_INLINE V exp(V x) {
+    const V magic = splat<V>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    x = min(splat<V>(89.0f), max(splat<V>(-110.0f), x));
+    const V n[1] = {sub(fma(x, splat<V>(1.44269502f), magic), magic)};
+    V p[1] = {x};
     exp_rest(p, n);
-    const F8 half = fma(n[0], splat(0.5f), magic);
-    const F8 rest = add(sub(n[0], sub(half, magic)), magic);
+    const V half = fma(n[0], splat<V>(0.5f), magic);
+    const V rest = add(sub(n[0], sub(half, magic)), magic);
     return mul(mul(p[0], exp2_of_biased(half)), exp2_of_biased(rest));
 }
 
 // x[i] = e^x[i] for x[i] <= 0, as softmax needs it: 2^-126 below that.
-template <int N>
-CORTIQ_INLINE void exp_weights(F8 (&x)[N]) {
-    const F8 magic = splat(12582912.0f);
-    F8 n[N], power[N];
+template <class V, int N>
+CORTIQ_INLINE void exp_weights(V (&x)[N]) {
+    const V magic = splat<V>(12582912.0f);
+    V n[N], power[N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++) {
-        x[i] = max(splat(-87.3365479f), x[i]);
-        const F8 biased = fma(x[i], splat(1.44269502f), magic);
+        x[i] = max(splat<V>(-87.3365479f), x[i]);
+        const V biased = fma(x[i], splat<V>(1.44269502f), magic);
         n[i] = sub(biased, magic);
         power[i] = exp2_of_biased(biased);
     }
@@ -56,16 +57,17 @@ CORTIQ_INLINE void exp_weights(F8 (&x)[N]) {
 }
 
 // tanh x: x + x^3 q(x^2) below 0.625 (relative error 4e-9), 1 - 2 / (e^2|x| + 1) above.
-CORTIQ_INLINE F8 tanh(F8 x) {
-    const F8 size = abs(x), square = mul(x, x);
-    F8 q = splat(-0.005717045161873102f);
-    q = fma(q, square, splat(0.02065058797597885f));
-    q = fma(q, square, splat(-0.05374349653720856f));
-    q = fma(q, square, splat(0.13331490755081177f));
-    q = fma(q, square, splat(-0.3333328366279602f));
-    const F8 small = fma(q, mul(square, size), size);
-    const F8 large = sub(splat(1.0f), div(splat(2.0f), add(exp(add(size, size)), splat(1.0f))));
-    return with_sign_of(select_less(size, splat(0.625f), small, large), x);
+template <class V>
+CORTIQ_INLINE V tanh(V x) {
+    const V size = abs(x), square = mul(x, x);
+    V q = splat<V>(-0.005717045161873102f);
+    q = fma(q, square, splat<V>(0.02065058797597885f));
+    q = fma(q, square, splat<V>(-0.05374349653720856f));
+    q = fma(q, square, splat<V>(0.13331490755081177f));
+    q = fma(q, square, splat<V>(-0.3333328366279602f));
+    const V small = fma(q, mul(square, size), size);
+    const V large = sub(splat<V>(1.0f), div(splat<V>(2.0f), add(exp(add(size, size)), splat<V>(1.0f))));
+    return with_sign_of(select_less(size, splat<V>(0.625f), small, large), x);
 }
 
 CORTIQ_INLINE double sum_squares(D8 a) {
@@ -87,16 +89,17 @@ CORTIQ_INLINE void store_part(float* p, F8 a, std::size_t n) {
     for (std::size_t i = 0; i < n; i++) p[i] = v[i];
 }
 
-// y[i] = f(a[i], b[i]) for n elements, eight at a time and a padded rest.
+// y[i] = f(a[i], b[i]) for n elements: as many at a time as fit into a vector, then eight, then a padded rest.
 template <class F>
 CORTIQ_INLINE void map2(const float* a, const float* b, float* y, std::size_t n, F f) {
     std::size_t i = 0;
+    for (; i + kWide <= n; i += kWide) store(y + i, f(load<FW>(a + i), load<FW>(b + i)));
     for (; i + 8 <= n; i += 8) store(y + i, f(load(a + i), load(b + i)));
     if (i < n) store_part(y + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
 }
 template <class F>
 CORTIQ_INLINE void map1(const float* a, float* y, std::size_t n, F f) {
-    map2(a, a, y, n, [f](F8 x, F8) CORTIQ_LAMBDA { return f(x); });
+    map2(a, a, y, n, [f](auto x, auto) CORTIQ_LAMBDA { return f(x); });
 }
 
 }  // namespace cortiq::CORTIQ_OPS_NS

@@ -15,10 +15,10 @@ static void rmsnorm(const RmsNorm& norm, const float* x, float* y) {
     for (; i + 8 <= n; i += 8) squares = add_squares(squares, load(x + i));
     if (i < n) squares = add_squares(squares, load_part(x + i, n - i));
     const double mean = sum_squares(squares) / static_cast<double>(n);
-    const F8 inverse = splat(static_cast<float>(1.0 / __builtin_sqrt(mean + static_cast<double>(norm.eps))));
-    const F8 one = splat(norm.plus_one ? 1.0f : 0.0f);
-    auto normed = [&](F8 value, F8 weight) CORTIQ_LAMBDA {
-        return mul(mul(value, inverse), add(weight, one));
+    const float inverse = static_cast<float>(1.0 / __builtin_sqrt(mean + static_cast<double>(norm.eps)));
+    const float one = norm.plus_one ? 1.0f : 0.0f;
+    auto normed = [&]<class V>(V value, V weight) CORTIQ_LAMBDA {
+        return mul(mul(value, splat<V>(inverse)), add(weight, splat<V>(one)));
     };
     if (!norm.accumulate) return map2(x, norm.weight, y, n, normed);
     for (i = 0; i + 8 <= n; i += 8) store(y + i, add(load(y + i), normed(load(x + i), load(norm.weight + i))));
@@ -43,38 +43,39 @@ static void rope(float* x, const float* cosine, const float* sine, std::size_t h
 }
 
 static void glu(Activation act, const float* gate, const float* up, float* out, std::size_t n) {
-    auto gated = [](F8 v, F8 exponent, F8 other) CORTIQ_LAMBDA {
-        return mul(div(v, add(splat(1.0f), exp(exponent))), other);
+    auto gated = []<class V>(V v, V exponent, V other) CORTIQ_LAMBDA {
+        return mul(div(v, add(splat<V>(1.0f), exp(exponent))), other);
     };
     if (act == Activation::silu)
-        return map2(gate, up, out, n, [&](F8 v, F8 u) CORTIQ_LAMBDA {
-            return gated(v, sub(splat(0.0f), v), u);
+        return map2(gate, up, out, n, [&]<class V>(V v, V u) CORTIQ_LAMBDA {
+            return gated(v, sub(splat<V>(0.0f), v), u);
         });
     // -2 sqrt(2/pi) (v + 0.044715 v^3)
-    map2(gate, up, out, n, [&](F8 v, F8 u) CORTIQ_LAMBDA {
-        const F8 cubic = fma(mul(v, mul(v, v)), splat(0.044715f), v);
-        return gated(v, mul(splat(-1.5957691216f), cubic), u);
+    map2(gate, up, out, n, [&]<class V>(V v, V u) CORTIQ_LAMBDA {
+        const V cubic = fma(mul(v, mul(v, v)), splat<V>(0.044715f), v);
+        return gated(v, mul(splat<V>(-1.5957691216f), cubic), u);
     });
 }
 
 static void softcap(float* x, std::size_t n, float factor, float cap) {
-    const F8 f = splat(factor), c = splat(cap);
-    if (cap == 0.0f) return map1(x, x, n, [&](F8 v) CORTIQ_LAMBDA { return mul(v, f); });
-    map1(x, x, n, [&](F8 v) CORTIQ_LAMBDA { return mul(c, tanh(div(mul(v, f), c))); });
+    if (cap == 0.0f) return map1(x, x, n, [&]<class V>(V v) CORTIQ_LAMBDA { return mul(v, splat<V>(factor)); });
+    map1(x, x, n, [&]<class V>(V v) CORTIQ_LAMBDA {
+        return mul(splat<V>(cap), tanh(div(mul(v, splat<V>(factor)), splat<V>(cap))));
+    });
 }
 
 static void add_rows(float* y, const float* x, std::size_t n) {
-    map2(y, x, y, n, [](F8 a, F8 b) CORTIQ_LAMBDA { return add(a, b); });
+    map2(y, x, y, n, [](auto a, auto b) CORTIQ_LAMBDA { return add(a, b); });
 }
 
 static void scale_row(float* y, std::size_t n, float factor) { softcap(y, n, factor, 0.0f); }
 
 static void exp_row(const float* x, float* y, std::size_t n) {
-    map1(x, y, n, [](F8 a) CORTIQ_LAMBDA { return exp(a); });
+    map1(x, y, n, [](auto a) CORTIQ_LAMBDA { return exp(a); });
 }
 
 static void tanh_row(const float* x, float* y, std::size_t n) {
-    map1(x, y, n, [](F8 a) CORTIQ_LAMBDA { return tanh(a); });
+    map1(x, y, n, [](auto a) CORTIQ_LAMBDA { return tanh(a); });
 }
 
 static Ops make_table(Isa isa) {
