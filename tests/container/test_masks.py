@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.cmf import ARCH
 from builders.mask_sections import info, ones, row, section
@@ -196,6 +198,24 @@ def test_e8_nothing_active_is_a_mask_all_the_same() -> None:
     with pytest.raises(Parse) as caught:
         mask.check_experts()
     assert caught.value.code == "mask_empty_experts"
+
+
+@given(st.data())
+def test_any_bytes_give_one_error_or_masks(data: st.DataObject) -> None:
+    whole, of = golden(data.draw(st.sampled_from(["masks-f16", "moe3-masked", "looped-baked"])))
+    raw = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.integers(0, len(raw)))] if data.draw(st.booleans()) else raw
+    try:
+        masks = read(bytes(raw), of)
+    except CortiqError:
+        return
+    list(masks.tails())
+    again = read(encode_masks(masks, of), of)
+    for name, mask in masks.items():
+        assert np.array_equal(again[name].ffn, mask.ffn)
+        assert mask.inactive_shares() == again[name].inactive_shares()
 
 
 def test_masks_are_decoded_once() -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.cmf import ARCH, Cmf, two_layers
+from cortiq.container import sparse_index
 from cortiq.container.arch import read_arch
 from cortiq.container.mask_meta import parse_mask_meta
 from cortiq.container.masks import MaskSet, decode_masks
 from cortiq.container.sparse_index import check_sparse_index, disagreements, parse_sparse_index
-from cortiq.errors import Bounds
+from cortiq.errors import Bounds, CortiqError, Limit
 
 SECTIONS = Path(__file__).parents[1] / "data" / "container" / "sections"
 GOLDEN: dict[str, Any] = json.loads((SECTIONS / "expected.json").read_text())
@@ -56,7 +59,7 @@ def test_golden_is_what_the_masks_say(name: str, count: int) -> None:
 def test_an_entry(opened) -> None:
     file = opened(with_index(index(entry(0, 1, (0, 2), (3,)))))
     (found,) = file.sparse_index
-    assert (found.task_id, found.layer, found.groups, found.heads) == (0, 1, (0, 2), (3,))
+    assert (found.task_id, found.layer, found.groups.tolist(), found.heads.tolist()) == (0, 1, [0, 2], [3])
     assert file.sparse_index is file.sparse_index
 
 
@@ -101,6 +104,26 @@ def test_g1_g2_what_does_not_fit_is_refused_when_it_is_used(opened, data: bytes)
 )
 def test_g3_what_cannot_be_meant(data: bytes) -> None:
     assert problems(data) == ["Parse.index"]
+
+
+def test_g2_more_entries_than_the_reader_accepts(monkeypatch) -> None:
+    monkeypatch.setattr(sparse_index, "MAX_ENTRIES", 1)
+    with pytest.raises(Limit) as caught:
+        parse_sparse_index(memoryview(index(entry(0, 0), entry(0, 1))), 0)
+    assert caught.value.code == "index"
+
+
+@given(st.data())
+def test_any_bytes_give_one_error_or_findings(data: st.DataObject) -> None:
+    raw = bytearray((SECTIONS / "masks-f16.index").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.integers(0, len(raw)))]
+    try:
+        found = parse_sparse_index(memoryview(bytes(raw)), 0)
+    except CortiqError:
+        return
+    list(check_sparse_index(found, read_arch(GOLDEN["masks-f16"]["arch"], 0), None, 0))
 
 
 def test_g3_a_task_without_a_mask() -> None:

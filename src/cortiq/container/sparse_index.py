@@ -8,27 +8,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cortiq.container.arch import Arch
 from cortiq.container.masks import Mask, MaskSet
-from cortiq.errors import Bounds, Parse
+from cortiq.errors import Bounds, Limit, Parse
 
 GROUP = 32
+MAX_ENTRIES = 2**20
 _HEAD = struct.Struct("<II")
 _ENTRY = struct.Struct("<IIII")
 
+Indices = NDArray[np.unsignedinteger]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class IndexEntry:
-    """Active FFN groups and heads of one layer for one task, ascending; ``offset`` from the start of the section."""
+    """Active FFN groups (u16 [n_groups]) and heads (u8 [n_heads]) of one layer for one task, ascending views of the
+    section; ``offset`` from its start."""
 
     task_id: int
     layer: int
-    groups: tuple[int, ...]
-    heads: tuple[int, ...]
+    groups: Indices
+    heads: Indices
     offset: int
     padding: bytes
 
@@ -51,7 +55,8 @@ class SparseIndex:
 def parse_sparse_index(section: memoryview, offset: int) -> SparseIndex:
     """The index in ``section``, which lies at ``offset`` of the file.
 
-    Raises Bounds.index when counts or an entry do not fit. What the numbers mean is ``check_sparse_index``'s.
+    Raises Bounds.index when counts or an entry do not fit, Limit.index beyond a million entries. What the numbers mean
+    is ``check_sparse_index``'s.
     """
     if len(section) < _HEAD.size:
         raise _short("the index is too short for its counts", offset, _HEAD.size, len(section))
@@ -59,6 +64,15 @@ def parse_sparse_index(section: memoryview, offset: int) -> SparseIndex:
     room = (len(section) - _HEAD.size) // _ENTRY.size
     if count > room:
         raise _short("the index has no room for its entries", offset, f"at most {room} entries", count)
+    if count > MAX_ENTRIES:
+        raise Limit(
+            "more entries than the reader accepts",
+            code="index",
+            section="index",
+            offset=offset,
+            expected=f"at most {MAX_ENTRIES}",
+            found=count,
+        )
     at, entries = _HEAD.size, []
     for _ in range(count):
         entry, at = _entry(section, at, offset)
@@ -85,8 +99,9 @@ def check_sparse_index(index: SparseIndex, arch: Arch, masks: MaskSet | None, of
         if known is not None and entry.task_id not in known:
             yield _odd("an entry is of a task without a mask", at, "the id of a mask", entry.task_id)
         for name, values, limit in (("group", entry.groups, groups), ("head", entry.heads, heads)):
-            if any(a >= b for a, b in pairwise(values)) or (values and values[-1] >= limit):
-                yield _odd(f"the {name}s of an entry are not ascending numbers below {limit}", at, limit, values[:8])
+            if values.size and ((values[:-1] >= values[1:]).any() or values[-1] >= limit):
+                message = f"the {name}s of an entry are not ascending numbers below {limit}"
+                yield _odd(message, at, f"below {limit}", values[:8].tolist())
         if any(entry.padding):
             yield _odd("the padding of an entry is not zero", at, 0, entry.padding.hex())
 
@@ -103,7 +118,8 @@ def disagreements(index: SparseIndex, masks: MaskSet, offset: int) -> Iterator[P
         mask = masks[by_id[entry.task_id]]
         if entry.layer >= mask.gates.size:
             continue
-        if (entry.groups, entry.heads) != expected_entry(mask, entry.layer):
+        groups, heads = expected_entry(mask, entry.layer)
+        if not (np.array_equal(entry.groups, groups) and np.array_equal(entry.heads, heads)):
             yield Parse(
                 f"the sparse index contradicts the mask {mask.name!r} in layer {entry.layer}",
                 code="index_masks",
@@ -114,11 +130,9 @@ def disagreements(index: SparseIndex, masks: MaskSet, offset: int) -> Iterator[P
             )
 
 
-def expected_entry(mask: Mask, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def expected_entry(mask: Mask, layer: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Groups with at least one active neuron, and active heads."""
-    row = mask.ffn_row(layer)
-    groups = np.unique(np.flatnonzero(row) // GROUP)
-    return tuple(groups.tolist()), tuple(np.flatnonzero(mask.heads[layer]).tolist())
+    return np.unique(np.flatnonzero(mask.ffn_row(layer)) // GROUP), np.flatnonzero(mask.heads[layer])
 
 
 def _entry(section: memoryview, at: int, offset: int) -> tuple[IndexEntry, int]:
@@ -132,9 +146,9 @@ def _entry(section: memoryview, at: int, offset: int) -> tuple[IndexEntry, int]:
     # The last entry of some writers ends without its padding.
     if end > len(section):
         raise _short("an entry does not fit the index", offset + at, f"at most {len(section)} bytes", end)
-    groups = np.frombuffer(section, "<u2", n_groups, start).tolist()
-    heads = np.frombuffer(section, np.uint8, n_heads, start + 2 * n_groups).tolist()
-    entry = IndexEntry(task, layer, tuple(groups), tuple(heads), at, bytes(section[end:following]))
+    groups = np.frombuffer(section, "<u2", n_groups, start) if n_groups else np.zeros(0, np.uint16)
+    heads = np.frombuffer(section, np.uint8, n_heads, start + 2 * n_groups) if n_heads else np.zeros(0, np.uint8)
+    entry = IndexEntry(task, layer, groups, heads, at, bytes(section[end:following]))
     return entry, min(following, len(section))
 
 

@@ -31,7 +31,7 @@ def skill(ctx: click.Context, console: Console) -> None:
         console.write(ctx.get_help() + "\n")
 
 
-@skill.command("list", cls=Command, epilog=LIST_EPILOG)
+@skill.command("list", cls=Command, epilog=LIST_EPILOG, short_help="List the skills of a .cmf file.")
 @click.argument("model")
 @json_option
 @pass_console
