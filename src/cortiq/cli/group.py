@@ -18,11 +18,11 @@ COMMANDS = {
     "convert": ("convert", "convert", "Make a .cmf file from a Hugging Face folder or a GGUF file."),
     "import-gguf": ("convert", "import_gguf", "Make a .cmf file from a GGUF file."),
     "info": ("info", "info", "Show what is in a .cmf file."),
-    "masks": ("masks", "masks", "List the task masks of a .cmf file."),
-    "skill": ("skill", "skill", "List the skills of a .cmf file."),
     "verify": ("verify", "verify", "Check every hash of a .cmf file."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
+    "masks": ("masks", "masks", "List the task masks of a .cmf file."),
+    "skill": ("skill", "skill", "List the skills of a .cmf file."),
     "doctor": ("doctor", "doctor", "Show this processor, what was chosen for it, and why."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
 }
