@@ -36,7 +36,7 @@ def written(tmp_path, tensors, fields=None, **sections):
 def test_fresh_layout(tmp_path):
     sizes = (100, 16383, 16384, 1, 0, 50_000)
     tensors = [spec(f"t{i}", n) for i, n in enumerate(sizes)]
-    with written(tmp_path, tensors, vocab=b"v" * 33, masks=section(), index=b"i" * 5) as file:
+    with written(tmp_path, tensors, vocab=b"v" * 33, masks=section(), index=bytes(8)) as file:
         envelope = file.envelope
         assert envelope.header.offset == 128
         assert envelope.directory.offset == envelope.header.end
