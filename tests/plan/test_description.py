@@ -89,7 +89,7 @@ CASES: dict[str, tuple[type[CortiqError], Callable[[Parts], object]]] = {
     ),
     "no embed": (UsageError, lambda p: (p.plan.select(), p.plan.logits(inp=p.b16, weight=p.t), p.plan.finish())),
     "not finished": (UsageError, lambda p: p.plan.new_sequence()),
-    "tensor nbytes": (ShapeMismatch, lambda p: p.plan.tensor(None, 0, 8, 16, ADDRESS, 511, ADDRESS + 512)),
+    "tensor nbytes": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, ADDRESS, 511, ADDRESS + 512)),
     "tensor limit": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, ADDRESS, 512, ADDRESS + 511)),
     "tensor address": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, 0, 512, ADDRESS + 512)),
     "tensor dtype": (UnsupportedFeature, lambda p: p.plan.tensor(None, 12, 8, 16, ADDRESS, 512, ADDRESS + 512)),
