@@ -51,18 +51,6 @@ def test_blocks_give_the_payload_of_the_whole_tensor(
             assert bytes(file[name].raw) == layout(quant).encode(weights[name]), name
 
 
-def test_rows_that_share_a_group_are_kept_in_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, name = tmp_path / "llama", "model.extra.weight"
-    shutil.copytree(DATA / "llama", folder)
-    tensors = load_file(folder / "model.safetensors")
-    tensors[name] = np.random.default_rng(0).standard_normal((75, 36)).astype(np.float32)
-    save_file(tensors, folder / "model.safetensors")
-    monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 400)
-    convert(folder, tmp_path / "model.cmf", ConvertOptions(quant="q4_block", threads=2))
-    with cortiq.open(tmp_path / "model.cmf") as file:
-        assert bytes(file[name].raw) == layout("q4_block").encode(tensors[name])
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.norm.weight"])
 def test_a_weight_that_is_no_number_is_named(bad: float, name: str, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ CASES: dict[str, tuple[type[CortiqError], Callable[[Parts], object]]] = {
     "tensor nbytes": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, ADDRESS, 511, ADDRESS + 512)),
     "tensor limit": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, ADDRESS, 512, ADDRESS + 511)),
     "tensor address": (Bounds, lambda p: p.plan.tensor(None, 0, 8, 16, 0, 512, ADDRESS + 512)),
-    "tensor dtype": (UnsupportedFeature, lambda p: p.plan.tensor(None, 12, 8, 16, ADDRESS, 512, ADDRESS + 512)),
+    "tensor dtype": (UnsupportedFeature, lambda p: p.plan.tensor(None, 5, 8, 16, ADDRESS, 512, ADDRESS + 512)),
     "tensor columns": (Bounds, lambda p: p.plan.tensor(None, 11, 8, 16, ADDRESS, 72, ADDRESS + 512)),
     "buffer width": (Limit, lambda p: p.plan.buffer(0)),
     "negative window": (UsageError, lambda p: p.plan.kv_layer(1, 8, -1)),
