@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.cmf import two_layers
+from builders.cmf import F16, U8, Cmf, T, header, two_layers
 from cortiq.cli.main import main
+from cortiq.container import TensorSpec, write_file
 
 
 def test_a_whole_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,3 +50,54 @@ def test_absent_hashes_are_told_and_refused_on_demand(tmp_path: Path, capsys: py
     assert main(["verify", str(path)]) == 0
     assert "unhashed" in capsys.readouterr().out
     assert main(["verify", str(path), "--require-hashes"]) in (3, 4)
+
+
+def test_levels_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = two_layers().save(tmp_path / "model.cmf")
+    assert main(["verify", str(path), "--quick"]) == 0
+    out = capsys.readouterr().out
+    assert "level quick" in out
+    assert "no tensor was read" in out
+    assert main(["verify", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "level full" in out
+    assert "no SHA-256 digests" in out
+
+
+def test_quick_sees_no_tensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(damaged(tmp_path)), "--quick", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["level"], document["checked"], document["digests"]) == ("quick", 2, None)
+
+
+def test_deep_loads_tokenizer_and_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = two_layers().save(tmp_path / "model.cmf")
+    assert main(["verify", str(path), "--deep"]) == 1  # its tokenizer is a stub
+    out = capsys.readouterr().out
+    assert "level deep" in out
+    assert "Tokenizer.parse" in out
+
+
+def test_values_are_looked_at_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    infinite = T("w", F16, (2,), bytes.fromhex("007c0000"))
+    path = str(Cmf(header(), [infinite]).build().save(tmp_path / "model.cmf"))
+    assert main(["verify", path, "--deep"]) == 0
+    assert "NonFinite" not in capsys.readouterr().out
+    assert main(["verify", path, "--values"]) == 0
+    assert "NonFinite.value" in capsys.readouterr().out
+    assert main(["verify", path, "--values", "--strict"]) == 1
+
+
+@pytest.mark.parametrize("more", ["--deep", "--values", "--require-trusted"])
+def test_quick_and_more_cannot_be_meant(tmp_path: Path, more: str) -> None:
+    path = two_layers().save(tmp_path / "model.cmf")
+    assert main(["verify", str(path), "--quick", more]) == 2
+
+
+def test_digests_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.cmf"
+    write_file(path, header(), [TensorSpec("t", U8, (4,), 4, [b"abcd"])])
+    assert main(["verify", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["digests"] == {"alg": "sha256", "checked": 2}
+    assert main(["verify", str(path)]) == 0
+    assert "2 SHA-256 digests compared" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from cortiq.container.arch import Arch
 from cortiq.container.blob_layout import BlobLayout, record_layout
 from cortiq.container.file import File
+from cortiq.container.finding import Check, Finding
 from cortiq.container.header import QUANT_TYPES, Header
 from cortiq.container.reader import open, open_single
 from cortiq.container.tensor import Tensor, TensorEntry
@@ -13,7 +14,9 @@ __all__ = [
     "QUANT_TYPES",
     "Arch",
     "BlobLayout",
+    "Check",
     "File",
+    "Finding",
     "Header",
     "Report",
     "Tensor",
