@@ -44,9 +44,9 @@ def test_d18_scales_that_are_no_numbers(opened):
     report = verify(file, checks=[check_values])
     assert report.ok
     assert report.level == "deep"
-    found = [(w.kind, w.tensor, w.found) for w in report.warnings]
+    found = [(w.kind, w.tensor, w.found) for w in report.warnings if w.code == "value"]
     assert found == [("NonFinite.value", "nan", 64), ("NonFinite.value", "vector", 1)]
-    assert "[1, 0]" in str(report.warnings[0])
+    assert "[1, 0]" in str(report.warnings[-2])
     assert not verify(file, checks=[check_values], strict=True).ok
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -157,7 +158,8 @@ def test_further_checks_make_it_deep(cmf, opened):
 
 def test_registered_content_checks_run(cmf, opened, monkeypatch):
     found = Finding(Parse("bad mask", code="mask_tail", section="masks"))
-    monkeypatch.setattr("cortiq.container.verify.CONTENT_CHECKS", (lambda file: iter([found]),))
+    module = sys.modules["cortiq.container.verify"]  # the package offers the function of that name
+    monkeypatch.setattr(module, "CONTENT_CHECKS", (lambda file: iter([found]),))
     assert [p.kind for p in verify(opened(cmf)).problems] == ["Parse.mask_tail"]
     assert verify(opened(cmf), level="quick").ok
 

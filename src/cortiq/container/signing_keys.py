@@ -1,7 +1,8 @@
 """Ed25519 keys of signatures (SPEC 8.2): private ones from a file, public ones to compare signers with.
 
 A private key is a file of 64 hexadecimal digits, the 32-byte seed, or an OpenSSH private key, as
-``ssh-keygen -t ed25519`` makes them. A public key is 64 hexadecimal digits, a line ``ssh-ed25519 AAAA...``, or a file of either.
+``ssh-keygen -t ed25519`` makes them. A public key is 64 hexadecimal digits, a line ``ssh-ed25519 AAAA...``, or a file
+of either.
 """
 
 from __future__ import annotations

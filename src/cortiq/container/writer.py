@@ -25,7 +25,6 @@ from cortiq.container.digest import (
     with_directory_digest,
     without_digests,
 )
-from cortiq.container.digest_pool import DigestPool
 from cortiq.container.directory import Directory, directory_nbytes, encode_directory, parse_directory
 from cortiq.container.envelope import Envelope, check_ranges
 from cortiq.container.features import features_of
@@ -263,6 +262,8 @@ def _write(plan: _Plan, output: AtomicFile) -> Envelope:
 
 def _write_tensors(plan: _Plan, planned: Sequence[TensorEntry], output: AtomicFile) -> list[TensorEntry]:
     """Write every payload in order; the entries with their hashes."""
+    from cortiq.container.digest_pool import DigestPool  # readers need no threads
+
     base = plan.layout.envelope.data.offset
     entries = []
     with DigestPool(output.fd) if plan.digests else nullcontext() as pool:
