@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,9 @@ import pytest
 from builders.cmf import F16, U8, Cmf, T, header, two_layers
 from cortiq.cli.main import main
 from cortiq.container import TensorSpec, write_file
+
+
+SIGNED = Path(__file__).parents[1] / "data" / "container" / "signed.cmf"
 
 
 def test_a_whole_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +95,41 @@ def test_values_are_looked_at_on_demand(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["verify", path, "--values"]) == 0
     assert "NonFinite.value" in capsys.readouterr().out
     assert main(["verify", path, "--values", "--strict"]) == 1
+
+
+AUDIT = """
+import sys
+from cortiq.cli.main import main
+seen = []
+NAMES = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "os.remove", "os.rename", "os.mkdir")
+def hook(event, args):
+    if event.startswith(NAMES):
+        seen.append(event)
+    elif event == "open" and isinstance(args[0], str) and args[0].startswith(sys.argv[1]):
+        seen.append(args[0][len(sys.argv[1]) + 1:])
+sys.addaudithook(hook)
+code = main(sys.argv[2:])
+print(code, *sorted(set(seen)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "story", "diff"])
+def test_p15_reading_commands_start_nothing_and_open_nothing_else(tmp_path: Path, command: str) -> None:
+    shutil.copyfile(SIGNED, tmp_path / "m.cmf")
+    shutil.copyfile(f"{SIGNED}.sig", tmp_path / "m.cmf.sig")
+    path = str(tmp_path / "m.cmf")
+    arguments = [command, path, path] if command == "diff" else [command, path]
+    environment = {**os.environ, "CORTIQ_HOME": str(tmp_path / "home")}
+    run = subprocess.run(
+        [sys.executable, "-c", AUDIT, str(tmp_path), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=environment,
+    )
+    allowed = ["m.cmf", "m.cmf.sig"] if command == "verify" else ["m.cmf"]
+    assert run.stderr.split() == ["0", *allowed]
 
 
 @pytest.mark.parametrize("more", ["--deep", "--values", "--require-trusted"])

@@ -12,7 +12,7 @@ from builders.cmf import F16, U8, Cmf, T, header, pattern
 from cortiq.container import TensorSpec, copy, open_single, record_layout, verify, write_file
 from cortiq.container.digest import TENSOR, read_digests
 from cortiq.container.digest_pool import DigestPool
-from cortiq.errors import Parse, UnsupportedFeature
+from cortiq.errors import CortiqError, Parse, UnsupportedFeature
 
 SIZES = {"a": 100, "empty": 0, "large": 3_000_001, "b.weight": 8192, "c.weight": 8192}
 
@@ -182,6 +182,26 @@ class TestWhatHash64DoesNotSee:
         assert kinds(target) == []
 
 
+@pytest.mark.parametrize("row", ["l2", "l3"])
+def test_l2_l3_every_page_zeroed_or_swapped_with_the_next(tmp_path, row):
+    path = tmp_path / "x.cmf"
+    rng = np.random.default_rng(5)
+    tensors = [TensorSpec(f"t{i}", U8, (n,), n, [rng.bytes(n)]) for i, n in enumerate((16384, 5000, 40960))]
+    write_file(path, header(), tensors, vocab=b"{}" + b" " * 9000)
+    whole = path.read_bytes()
+    for at in range(0, len(whole) - 4096, 4096):
+        page, following = whole[at : at + 4096], whole[at + 4096 : at + 8192].ljust(4096, b"\0")
+        damage = bytes(4096) if row == "l2" else following + page
+        path.write_bytes((whole[:at] + damage + whole[at + len(damage) :])[: len(whole)])
+        if path.read_bytes() == whole:
+            continue
+        try:
+            found = kinds(path)
+        except CortiqError as error:
+            found = [(error.kind, "open")]
+        assert found, at
+
+
 def with_digests(field, rows=bytes(32), dtype=U8):
     tensors = [T("a", F16, (4,), bytes(8)), T(TENSOR, dtype, (len(rows),) if dtype == U8 else (len(rows) // 2,), rows)]
     return Cmf(header(digests=field), tensors).build()
@@ -217,7 +237,7 @@ def test_digests_that_cannot_be_read(made, opened):
 
 
 def test_digests_of_another_kind_are_told_not_checked(opened):
-    file = opened(with_digests({"alg": "sha3"}))
+    file = opened(with_digests({"alg": "sha3", "tensor": TENSOR}))
     with pytest.raises(UnsupportedFeature):
         read_digests(file)
     report = verify(file)
@@ -235,6 +255,21 @@ def test_wrong_digest_and_vanished_section(opened):
 def test_digests_without_their_announcement_warn(opened):
     file = opened(Cmf(header(), [T("a", F16, (4,), bytes(8)), T(TENSOR, U8, (32,), bytes(32))]).build())
     assert [w.kind for w in verify(file).warnings] == ["Parse.digests_stray"]
+
+
+def test_each_file_of_a_set_has_a_tensor_of_its_own_name(tmp_path):
+    for no, name in ((1, TENSOR), (2, f"{TENSOR}.00002")):
+        target = tmp_path / f"{no}.cmf"
+        tensors = [TensorSpec(f"{TENSOR}.00007", U8, (4,), 4, [b"gone"]), TensorSpec("t", U8, (4,), 4, [b"kept"])]
+        write_file(target, header(shard={"no": no, "count": 2}), tensors)
+        with open_single(target) as file:
+            assert list(file) == ["t", name]
+            assert file.header["digests"]["tensor"] == name
+            report = verify(file, strict=True)
+            assert report.ok
+            assert report.digests == 2
+            copy(file, tmp_path / "copy.cmf")
+        assert (tmp_path / "copy.cmf").read_bytes() == target.read_bytes()
 
 
 def test_pool_notices_a_file_that_shrank(tmp_path):

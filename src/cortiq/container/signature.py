@@ -174,7 +174,10 @@ def _fields(raw: bytes) -> dict[str, Any]:
 def _hex(value: Any, nbytes: int, code: str, digits: frozenset[str]) -> bytes:
     if not isinstance(value, str) or len(value) != 2 * nbytes or not digits.issuperset(value):
         raise Signature(
-            "a field of the signature is not valid", code=code, expected=f"{2 * nbytes} hexadecimal digits", found=value
+            "a field of the signature is not valid",
+            code=code,
+            expected=f"{2 * nbytes} hexadecimal digits",
+            found=str(value)[:200],
         )
     return bytes.fromhex(value)
 

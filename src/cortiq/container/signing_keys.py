@@ -151,15 +151,14 @@ def _openssh_private(raw: bytes, path: str, passphrase: Passphrase) -> Ed25519Pr
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
     key: Any
+    code = "key"
     try:
         try:
             key = load_ssh_private_key(raw, None)
         except TypeError:  # how the library says that there is a passphrase
+            code = "passphrase"
             key = load_ssh_private_key(raw, passphrase().encode())
-    except UnsupportedAlgorithm as error:
-        raise UsageError(f"this kind of key cannot be used: {error}", code="key", path=path) from error
-    except (ValueError, TypeError) as error:
-        code = "passphrase" if "assphrase" in str(error) or "orrupt" in str(error) else "key"
+    except (UnsupportedAlgorithm, ValueError, TypeError) as error:
         raise UsageError(f"the key cannot be opened: {error}", code=code, path=path) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(

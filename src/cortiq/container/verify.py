@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cortiq.container.blob_layout import is_zero
-from cortiq.container.digest import TENSOR, Digests, read_digests
+from cortiq.container.digest import Digests, read_digests
 from cortiq.container.extents import gaps
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding, odd
@@ -209,7 +209,7 @@ class _Run:
         for i, tensor in enumerate(tensors):
             place, offset = ("data", tensor.name), record_offset(base, i)
             same = self._compare(place, offset, (tensor.entry.hash, weak[i]))
-            if same and digests is not None and tensor.name != TENSOR:
+            if same and digests is not None and tensor.name in digests.tensors:
                 at = self.file.envelope.data.offset + tensor.entry.off
                 same = self._compare_digest(place, at, (digests.tensors[tensor.name], strong[i]))
             if same:

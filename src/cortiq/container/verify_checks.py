@@ -6,9 +6,9 @@ section's content is registered there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from cortiq.container.digest import FIELD, TENSOR
+from cortiq.container.digest import FIELD, is_digest_tensor
 from cortiq.container.features import features_of
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding, odd
@@ -79,8 +79,13 @@ def check_shard(file: File) -> Iterator[Finding]:
 
 def check_stray_digests(file: File) -> Iterator[Finding]:
     """The tensor of digests without the header field that says what it is."""
-    if TENSOR in file and file.header.get(FIELD) is None:
-        yield odd("the digests are not announced by the header, and not checked", "digests_stray", tensor=TENSOR)
+    stated = file.header.get(FIELD)
+    own = stated.get("tensor") if isinstance(stated, Mapping) else None
+    for name in file:
+        if is_digest_tensor(name) and name != own:
+            yield odd(
+                "the header says nothing of these digests, and they are not checked", "digests_stray", tensor=name
+            )
 
 
 METADATA_CHECKS: tuple[Check, ...] = (

@@ -18,10 +18,11 @@ import numpy as np
 
 from cortiq.container.blob_layout import BlobLayout, SectionSizes, plan_layout, record_layout
 from cortiq.container.digest import (
-    FIELD,
-    TENSOR,
+    NBYTES,
+    digest_tensor_name,
     digest_tensor_nbytes,
-    digests_field,
+    is_digest_tensor,
+    with_digests,
     with_directory_digest,
     without_digests,
 )
@@ -132,11 +133,12 @@ def _plan(
     if isinstance(header, Header):
         made, digests = _check_hashes(header, sections), False
     else:
-        tensors = [spec for spec in tensors if spec.name != TENSOR]
+        tensors = [spec for spec in tensors if not is_digest_tensor(spec.name)]
+        made = _make_header(header, sections)
         if digests:
-            shape = (len(tensors), 32)
-            tensors.append(TensorSpec(TENSOR, _U8, shape, digest_tensor_nbytes(len(tensors)), ()))
-        made = _make_header(header, sections, digests)
+            name, nbytes = digest_tensor_name(made.shard), digest_tensor_nbytes(len(tensors))
+            made = with_digests(made, sections)
+            tensors.append(TensorSpec(name, _U8, (len(tensors), NBYTES), nbytes, ()))
     _check_tensors(tensors)
     if _SHARD_NAME.search(Path(path).name) and made.shard is None:
         raise UsageError(
@@ -176,7 +178,7 @@ def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
             raise
 
 
-def _make_header(header: Mapping[str, Any], sections: Mapping[str, memoryview], digests: bool) -> Header:
+def _make_header(header: Mapping[str, Any], sections: Mapping[str, memoryview]) -> Header:
     fields = {"format": "cmf", "version": 2, **without_digests(header)}
     if fields.get("quant_type") not in QUANT_TYPES:
         raise Parse(
@@ -189,8 +191,6 @@ def _make_header(header: Mapping[str, Any], sections: Mapping[str, memoryview], 
     fields.pop("section_hashes", None)
     if sections:
         fields["section_hashes"] = {name: f"{hash64(data):016x}" for name, data in sections.items()}
-    if digests:
-        fields[FIELD] = digests_field(sections)
     return parse_header(dump_json(fields))
 
 
@@ -268,7 +268,7 @@ def _write_tensors(plan: _Plan, planned: Sequence[TensorEntry], output: AtomicFi
     entries = []
     with DigestPool(output.fd) if plan.digests else nullcontext() as pool:
         for spec, entry in zip(plan.tensors, planned, strict=True):
-            ours = pool is not None and spec.name == TENSOR
+            ours = spec is plan.tensors[-1] and plan.digests
             payload = replace(spec, chunks=pool.digests()) if pool is not None and ours else spec
             entries.append(replace(entry, hash=_write_tensor(payload, base + entry.off, output)))
             if pool is not None and not ours:

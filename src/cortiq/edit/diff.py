@@ -78,7 +78,7 @@ def diff(a: File, b: File, *, values: bool = True, progress: Progress | None = N
     them: ``verify`` tells whether that is true. With ``values`` those that differ are decoded and compared. Raises
     what ``read_digests`` raises for digests that cannot be read.
     """
-    strong = (read_digests(a), read_digests(b))
+    strong = (_digests(a), _digests(b))
     names_a, names_b = covered(a), covered(b)
     both = [name for name in names_a if name in b]
     different = [name for name in both if not _same(a, b, name, strong)]
@@ -100,6 +100,12 @@ def diff(a: File, b: File, *, values: bool = True, progress: Progress | None = N
         changed=tuple(changed),
         same=len(both) - len(different),
     )
+
+
+def _digests(file: File) -> Digests | None:
+    """Those of ``file``; none for a set of shards, whose header names the digests of its first file only."""
+    shard = file.header.shard
+    return None if shard is not None and shard.count > 1 else read_digests(file)
 
 
 def _same(a: File, b: File, name: str, strong: tuple[Digests | None, Digests | None]) -> bool:

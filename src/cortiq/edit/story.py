@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortiq.container import File
-from cortiq.container.digest import FIELD, TENSOR, covered
+from cortiq.container.digest import FIELD, covered
 from cortiq.container.signature import signature_path
 from cortiq.layouts import DTYPE_NAMES
 
@@ -148,7 +148,7 @@ def _proof(file: File) -> Iterator[str]:
     yield f"Every tensor carries a hash64, and so do {', '.join(hashed) or 'no sections'}."
     if bare:
         yield f"Nothing vouches for {', '.join(bare)}: without a hash."
-    if TENSOR in file and file.header.get(FIELD) is not None:
+    if file.header.get(FIELD) is not None:
         yield "SHA-256 digests of every tensor are inside as well."
     else:
         yield "It has no SHA-256 digests, so words and blocks that changed places would not be seen."

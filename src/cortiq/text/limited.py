@@ -62,7 +62,7 @@ def try_text(
     limits = limits or Limits()
     head = json.dumps({"subject": asdict(subject), "limits": asdict(limits)}).encode() + b"\n"
     child = subprocess.Popen(
-        list(command) or [sys.executable, "-m", "cortiq.text.limited"],
+        list(command) or [sys.executable, "-P", "-m", "cortiq.text.limited"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
