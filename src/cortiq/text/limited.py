@@ -8,6 +8,7 @@ input, lines of JSON on standard output.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -101,7 +102,9 @@ def _ended(output: bytes, why: str) -> CortiqError:
 
 
 def _child() -> None:
-    """Read what to load, limit this process, load."""
+    """Read what to load, limit this process, load. What a library prints is not taken for a result."""
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     head = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read()
     limits = Limits(**head["limits"])
@@ -110,8 +113,8 @@ def _child() -> None:
     _limit(resource.RLIMIT_NOFILE, limits.files)
     _limit(resource.RLIMIT_CORE, 0)
     for line in _load(data, Subject(**head["subject"])):
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        results.write(json.dumps(line) + "\n")
+        results.flush()
 
 
 def _limit(what: int, value: int) -> None:
