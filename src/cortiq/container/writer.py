@@ -16,6 +16,7 @@ import numpy as np
 
 from cortiq.container.blob_layout import BlobLayout, SectionSizes, plan_layout, record_layout
 from cortiq.container.directory import Directory, directory_nbytes, encode_directory, parse_directory
+from cortiq.container.disk import Output
 from cortiq.container.envelope import Envelope, check_ranges
 from cortiq.container.features import features_of
 from cortiq.container.file import File
@@ -110,7 +111,7 @@ def _plan(
     layout: BlobLayout | None,
 ) -> _Plan:
     """Everything but the payloads, checked."""
-    _check_tensors(tensors)
+    check_tensors(tensors)
     sections = {name: flat(data) for name, data in given.items() if data is not None and flat(data)}
     made = _check_hashes(header, sections) if isinstance(header, Header) else _make_header(header, sections)
     if _SHARD_NAME.search(Path(path).name) and made.shard is None:
@@ -134,7 +135,8 @@ def _plan(
     return _Plan(made, tensors, sections, layout)
 
 
-def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
+def check_tensors(tensors: Sequence[TensorSpec]) -> None:
+    """Raise what ``open`` would raise for the names, dtypes, shapes and sizes."""
     seen = set()
     for spec in tensors:
         check_name(spec.name)
@@ -211,7 +213,7 @@ def _write(plan: _Plan, output: AtomicFile) -> Envelope:
     for offset, data in layout.residue:
         output.write_at(offset, data)
     entries = [
-        replace(entry, hash=_write_tensor(spec, layout.envelope.data.offset + entry.off, output))
+        replace(entry, hash=write_tensor(spec, layout.envelope.data.offset + entry.off, output))
         for spec, entry in zip(plan.tensors, planned, strict=True)
     ]
     directory = encode_directory(entries)
@@ -243,8 +245,8 @@ def _checked_directory(raw: bytes, envelope: Envelope) -> Directory:
     return directory
 
 
-def _write_tensor(spec: TensorSpec, offset: int, output: AtomicFile) -> int:
-    """Write a payload and return its hash."""
+def write_tensor(spec: TensorSpec, offset: int, output: Output) -> int:
+    """Write a payload and return its hash. Raises UsageError.payload and HashMismatch.tensor."""
     state, written = StreamHash(), 0
     for chunk in spec.chunks:
         data = flat(chunk)

@@ -1,0 +1,3 @@
+"""Changes to files that are there."""
+
+__all__: list[str] = []
