@@ -48,7 +48,7 @@ def append(path: Path) -> None:
 
 
 def edit(path: Path) -> None:
-    edit_header(path, {"tokenizer_config.chat_template": "{{ other }}" * 50})
+    edit_header(path, {"tokenizer_config.chat_template": "{{ other }}" * 500})
 
 
 def write(path: Path) -> None:
