@@ -13,7 +13,7 @@ from cortiq.errors import UsageError
 EPILOG = """
 cortiq edit model.cmf --set tokenizer_config.chat_template=@chat.jinja
 cortiq edit model.cmf --set license=apache-2.0 --unset provenance.notes
-cortiq edit model.cmf --set 'skills.0.name=SQL assistant' && cortiq log model.cmf
+cortiq edit model.cmf --set 'skills.0.name=SQL' && cortiq log model.cmf
 """
 
 
