@@ -301,6 +301,15 @@ def test_a_full_disk_is_known_before_anything_is_written(path: Path, monkeypatch
     assert path.read_bytes() == before
 
 
+def test_a_file_system_without_fallocate(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    grow(path, add=[tensor("t")])
+    assert problems(path) == []
+
+
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
     """A file of 600 MiB, most of it a hole."""

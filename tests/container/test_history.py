@@ -9,10 +9,9 @@ import pytest
 
 from builders.cmf import two_layers
 from builders.operations import State, edit, state_of, tensor
-from cortiq.container import grow, open_single, recovery, verify
-from cortiq.container.hash64 import hash64
+from cortiq.container import grow, open_single, verify
 from cortiq.container.history import newest_record, read_history, restore
-from cortiq.container.recovery import MAGIC, MAX_NOTE, RECORD_NBYTES, record_at, records
+from cortiq.container.recovery import MAGIC, RECORD_NBYTES
 from cortiq.edit.history import checkout, log, undo
 from cortiq.errors import HashMismatch, UsageError
 
@@ -162,44 +161,6 @@ def test_a_damaged_note_costs_the_note(path: Path) -> None:
     assert [v.what for v in history.versions] == [None, None]
     assert not history.complete
     assert undo(path).number == 1
-
-
-@pytest.mark.parametrize("note", [b"[1]", b"{", b'{"time":1,"what":[],"previous":"x"}', b'{"previous":99999999}'])
-def test_a_hostile_note(path: Path, note: bytes) -> None:
-    grow(path, add=[tensor("a")])
-    data = path.read_bytes()
-    record = data[-RECORD_NBYTES:]
-    tail = note + len(note).to_bytes(8, "little") + hash64(note).to_bytes(8, "little") + record
-    path.write_bytes(data[:-RECORD_NBYTES] + tail)
-    assert len(log(path).versions) == 2
-    huge = (2**63).to_bytes(8, "little") + bytes(8) + record
-    path.write_bytes(data[:-RECORD_NBYTES] + huge)
-    assert len(log(path).versions) == 2
-
-
-def test_a_long_description_is_cut(path: Path) -> None:
-    grow(path, add=[tensor("a")], what="ä" * 10_000)
-    what = log(path).versions[1].what
-    assert what is not None
-    assert set(what) == {"ä"}
-    assert len(what) <= MAX_NOTE
-
-
-def test_records_are_found_across_blocks(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    for i in range(4):
-        grow(path, add=[tensor(f"t{i}", 100)])
-    data = memoryview(path.read_bytes() + b"tail")
-    expected = [record.offset for record in records(data)]
-    assert len(expected) == 4
-    assert expected == sorted(expected, reverse=True)
-    for chunk in (1, 7, 64, 1000):
-        monkeypatch.setattr(recovery, "_CHUNK", chunk)
-        assert [record.offset for record in records(data)] == expected
-
-
-@pytest.mark.parametrize("offset", [-1, 0, 10**9])
-def test_no_record(offset: int) -> None:
-    assert record_at(memoryview(MAGIC + bytes(RECORD_NBYTES)), offset) is None
 
 
 def test_history_of_an_open_file_is_that_of_its_snapshot(path: Path) -> None:
