@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_file_grown_by_another_writer(tmp_path: Path) -> None:
     grow(path, add=[tensor("x")])
     undo(path)
     assert state_of(path) == before
+
+
+def test_the_layout_is_that_of_the_reference_writer(tmp_path: Path) -> None:
+    """The reference, given the content of this twice grown file, writes a directory with this hash (SPEC 9.1)."""
+    path = tmp_path / "grown.cmf"
+    path.write_bytes(gzip.decompress((DATA / "grown-2.cmf.gz").read_bytes()))
+    compact(path)
+    with open_single(path) as file:
+        assert file.dir_hash == 0x44B8218ED68E9548
+        assert file.size == 493_048
 
 
 def test_an_open_reader_keeps_its_file(tmp_path: Path) -> None:

@@ -7,17 +7,20 @@ hash64 does not see words that changed places; these do. A reader that does not 
                         "sections": {"masks": 64 hex digits, ..., "directory": 64 hex digits}}
 
 Every section but the header itself is named. The directory's digest covers the names, which no tensor's digest does.
+In a set of shards each file has its own; the tensor of file k > 1 is called cmf.digests.sha256.0000k, for names in a
+set are unique (SPEC 10).
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cortiq.container.file import File
-from cortiq.container.header import Header, parse_header
+from cortiq.container.header import Header, ShardInfo, parse_header
 from cortiq.container.strict_json import dump_json
 from cortiq.errors import Parse, UnsupportedFeature
 
@@ -28,6 +31,7 @@ NBYTES = 32
 SECTIONS = ("directory", "masks", "vocab", "index")
 _U8 = 6
 _HEX = frozenset("0123456789abcdef")
+_OF_SHARD = re.compile(re.escape(TENSOR) + r"\.\d{5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,29 @@ def digest_tensor_nbytes(count: int) -> int:
     return count * NBYTES
 
 
-def digests_field(sections: Mapping[str, memoryview]) -> dict[str, Any]:
-    """The header's field for a file with these sections; the directory's digest is filled in when it is known."""
+def digest_tensor_name(shard: ShardInfo | None) -> str:
+    """What the tensor of digests is called in a file, or in that file of a set."""
+    return TENSOR if shard is None or shard.no == 1 else f"{TENSOR}.{shard.no:05}"
+
+
+def is_digest_tensor(name: str) -> bool:
+    """Whether a tensor of this name holds digests, of the file itself or of a shard merged into it."""
+    return name == TENSOR or _OF_SHARD.fullmatch(name) is not None
+
+
+def with_digests(header: Header, sections: Mapping[str, memoryview]) -> Header:
+    """``header`` of a file with these sections, with their digests; a place is kept for that of the directory."""
     stated = {name: hashlib.sha256(data).hexdigest() for name, data in sections.items()}
-    return {"alg": ALG, "tensor": TENSOR, "sections": {**stated, "directory": "0" * (2 * NBYTES)}}
+    field = {
+        "alg": ALG,
+        "tensor": digest_tensor_name(header.shard),
+        "sections": {**stated, "directory": "0" * (2 * NBYTES)},
+    }
+    return parse_header(dump_json({**header.to_dict(), FIELD: field}))
 
 
 def with_directory_digest(header: Header, directory: bytes) -> Header:
-    """``header``, made with ``digests_field``, with the digest of ``directory``. Its size stays the same."""
+    """``header``, made by ``with_digests``, with the digest of ``directory``. Its size stays the same."""
     fields = header.to_dict()
     fields[FIELD]["sections"]["directory"] = hashlib.sha256(directory).hexdigest()
     return parse_header(dump_json(fields))
@@ -83,19 +102,20 @@ def without_digests(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def covered(names: Iterable[str]) -> list[str]:
-    """The tensors that have a digest: all but the one that holds them."""
-    return [name for name in names if name != TENSOR]
+    """The tensors that have a digest: all but those that hold them."""
+    return [name for name in names if not is_digest_tensor(name)]
 
 
 def _of_tensors(file: File, stated: object) -> dict[str, bytes]:
-    if stated != TENSOR or TENSOR not in file:
-        raise _invalid(file, f"the tensor {TENSOR}", "none" if stated == TENSOR else stated)
+    own = digest_tensor_name(file.header.shard)
+    if stated != own or own not in file:
+        raise _invalid(file, f"the tensor {own}", "none" if stated == own else stated)
     names = covered(file)
-    entry = file.tensors[TENSOR]
+    entry = file.tensors[own]
     if entry.dtype != _U8 or entry.nbytes != digest_tensor_nbytes(len(names)):
         found = f"dtype {entry.dtype}, {entry.nbytes} bytes"
         raise _invalid(file, f"u8, {NBYTES} bytes for each of {len(names)} tensors", found)
-    raw = bytes(file[TENSOR].raw)
+    raw = bytes(file[own].raw)
     return {name: raw[NBYTES * i : NBYTES * (i + 1)] for i, name in enumerate(names)}
 
 

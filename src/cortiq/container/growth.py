@@ -18,7 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortiq.container.blob_layout import align
-from cortiq.container.digest import ALG, FIELD, NBYTES, TENSOR, read_digests, with_directory_digest
+from cortiq.container.digest import (
+    ALG,
+    FIELD,
+    NBYTES,
+    TENSOR,
+    covered,
+    digest_tensor_nbytes,
+    read_digests,
+    with_directory_digest,
+)
 from cortiq.container.directory import directory_nbytes, encode_directory, parse_directory
 from cortiq.container.envelope import Envelope, Range, check_ranges
 from cortiq.container.features import features_of
@@ -126,8 +135,8 @@ def _plan(file: File, change: _Change, size: int, what: str) -> _Plan | None:
     kept = _kept(file, change, digests is not None)
     if change.add or change.remove:
         if digests is not None:
-            count = len(kept) + len(specs)
-            specs.append(TensorSpec(TENSOR, _U8, (count, NBYTES), NBYTES * count, ()))
+            count = len(covered([*(entry.name for entry in kept), *(spec.name for spec in specs)]))
+            specs.append(TensorSpec(TENSOR, _U8, (count, NBYTES), digest_tensor_nbytes(count), ()))
     else:
         kept = list(file.tensors.values())
     check_tensors(specs)
@@ -282,7 +291,7 @@ def _write_tensors(plan: _Plan, entries: list[TensorEntry], locked: LockedFile) 
     done = entries[:first]
     for spec, entry in zip(plan.specs, entries[first:], strict=True):
         if digests is not None and spec.name == TENSOR:
-            spec = replace(spec, chunks=[digests[before.name] for before in done])
+            spec = replace(spec, chunks=[digests[name] for name in covered(before.name for before in done)])
         elif digests is not None:
             spec = replace(spec, chunks=_digested(spec, digests))
         done.append(replace(entry, hash=write_tensor(spec, base + entry.off, locked)))
