@@ -19,7 +19,7 @@ from cortiq.errors import Busy
 
 def append(path: Path, who: str, count: int) -> list[str]:
     """Every other time waiting for the lock, else trying again."""
-    names = [f"{who}.{i}" for i in range(count)]
+    names = [f"{who}-{i}" for i in range(count)]
     for i, name in enumerate(names):
         while True:
             try:

@@ -18,6 +18,8 @@ from cortiq.edit.history import undo
 from cortiq.edit.metadata import edit_header
 
 MARK = "/no/such/file/begins/here"
+# Another section of two masks than that of ``two_layers``.
+OTHER_MASKS = two_layers().masks.replace(b'"code"', b'"cope"')
 State = tuple[bytes, tuple[tuple[str, int, tuple[int, ...], bytes], ...], tuple[bytes, ...]]
 
 
@@ -44,7 +46,7 @@ def registered(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def append(path: Path) -> None:
-    grow(path, add=[tensor("skill.b.x"), tensor("skill.b.y", 70, 3)], header=registered("b"), masks=b"\0" * 8)
+    grow(path, add=[tensor("skill.b.x"), tensor("skill.b.y", 70, 3)], header=registered("b"), masks=OTHER_MASKS)
 
 
 def edit(path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from builders.cmf import U8, Cmf, T, header, pattern, two_layers
-from builders.operations import registered, state_of, tensor
+from builders.operations import OTHER_MASKS, registered, state_of, tensor
 from builders.recorder import Recorder, install
 from cortiq.container import TensorSpec, grow, open_single, verify
 from cortiq.container.digest import TENSOR as DIGESTS
@@ -102,7 +102,7 @@ def test_remove_and_replace(path: Path) -> None:
     assert problems(path) == []
 
 
-@pytest.mark.parametrize("masks", [b"\0" * 8, b""])
+@pytest.mark.parametrize("masks", [OTHER_MASKS, b""], ids=["other", "none"])
 def test_masks_and_their_feature_bit(path: Path, masks: bytes) -> None:
     envelope = grow(path, masks=masks)
     with open_single(path) as file:
@@ -198,7 +198,7 @@ class TestDigests:
             {"add": [tensor("t"), tensor("u", 0)]},
             {"remove": ["model.norm.weight"]},
             {"add": [tensor("model.norm.weight", 10)], "remove": ["model.norm.weight"]},
-            {"masks": b"\0" * 8},
+            {"masks": OTHER_MASKS},
             {"masks": b""},
             {"header": lambda fields: {**fields, "x": 1}},
             {"header": header(x=1), "add": [tensor("v")]},

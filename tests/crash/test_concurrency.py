@@ -49,4 +49,4 @@ def test_appenders_readers_and_a_compactor(tmp_path: Path, request: pytest.Fixtu
         if who.startswith("r"):
             assert final[: len(names)] == names
         elif who.startswith("a"):
-            assert [name for name in final if name.startswith(f"{who}.")] == names
+            assert [name for name in final if name.startswith(f"{who}-")] == names
