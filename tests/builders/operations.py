@@ -1,12 +1,7 @@
-"""Every way the package changes a file, to be killed, failed and cut in the middle.
-
-As a script: ``operations.py NAME FILE`` does it once, after a system call that marks the beginning.
-"""
+"""Every way the package changes a file, to be killed, failed and cut in the middle."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +12,6 @@ from cortiq.edit.compact import compact
 from cortiq.edit.history import undo
 from cortiq.edit.metadata import edit_header
 
-MARK = "/no/such/file/begins/here"
 # Another section of two masks than that of ``two_layers``.
 OTHER_MASKS = two_layers().masks.replace(b'"code"', b'"cope"')
 State = tuple[bytes, tuple[tuple[str, int, tuple[int, ...], bytes], ...], tuple[bytes, ...]]
@@ -76,8 +70,3 @@ def state(file: File) -> State:
 def state_of(path: Path) -> State:
     with open_single(path) as file:
         return state(file)
-
-
-if __name__ == "__main__":
-    os.access(MARK, os.F_OK)
-    OPERATIONS[sys.argv[1]](Path(sys.argv[2]))
