@@ -133,17 +133,14 @@ def _plan(file: File, change: _Change, size: int, what: str) -> _Plan | None:
     _check_grows(file.header)
     specs, digests = list(change.add), _digests_kept(file, change)
     kept = _kept(file, change, digests is not None)
-    if change.add or change.remove:
-        if digests is not None:
-            count = len(covered([*(entry.name for entry in kept), *(spec.name for spec in specs)]))
-            specs.append(TensorSpec(TENSOR, _U8, (count, NBYTES), digest_tensor_nbytes(count), ()))
-    else:
-        kept = list(file.tensors.values())
-    check_tensors(specs)
+    changes = bool(change.add or change.remove)
+    if changes and digests is not None:
+        count = len(covered([*(entry.name for entry in kept), *(spec.name for spec in specs)]))
+        specs.append(TensorSpec(TENSOR, _U8, (count, NBYTES), digest_tensor_nbytes(count), ()))
     start = tail_start(file, size)
     new, end = _place(specs, start, file.envelope.data.offset)
-    entries = [*kept, *new] if change.add or change.remove else None
-    header = _make_header(file, change, digests is not None, entries is not None)
+    entries = [*kept, *new] if changes else None
+    header = _make_header(file, change, digests is not None, changes)
     if entries is None and header is None and change.masks is None:
         return None
     newest = newest_record(file)
