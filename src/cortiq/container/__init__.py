@@ -1,10 +1,12 @@
-"""The bytes of a CMF file: envelope, header, directory, blob, masks, skills; reading, writing, verifying (SPEC 1-9)."""
+"""The bytes of a CMF file: its sections, tensors, masks and skills; reading, writing, growing, verifying (SPEC 1-9)."""
 
 from cortiq.container.arch import Arch
 from cortiq.container.blob_layout import BlobLayout, record_layout
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding
+from cortiq.container.growth import grow
 from cortiq.container.header import QUANT_TYPES, Header
+from cortiq.container.locking import InPlace
 from cortiq.container.mask_meta import MaskInfo, Quality
 from cortiq.container.masks import Mask, MaskSet, encode_masks, new_mask
 from cortiq.container.reader import open, open_single
@@ -25,6 +27,7 @@ __all__ = [
     "File",
     "Finding",
     "Header",
+    "InPlace",
     "Mask",
     "MaskInfo",
     "MaskSet",
@@ -44,6 +47,7 @@ __all__ = [
     "check_skills",
     "copy",
     "encode_masks",
+    "grow",
     "new_mask",
     "open",
     "open_single",

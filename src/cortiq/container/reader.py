@@ -6,6 +6,7 @@ The blob is not touched. A file is either valid or ``open`` raises one error of 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from cortiq.container.arch import Arch
@@ -21,6 +22,7 @@ from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse, Uns
 
 _ATTEMPTS = 8
 _Metadata = tuple[Envelope, Header, Directory, MaskMeta | None]
+_PAUSE = 0.001
 
 
 def open(path: str | os.PathLike[str]) -> File:
@@ -46,11 +48,23 @@ def open(path: str | os.PathLike[str]) -> File:
 
 def open_single(path: str | os.PathLike[str]) -> File:
     """Open one CMF file, also one of a set of shards. Raises as ``open``, but for ``shards``."""
-    fd = open_regular(path)
+    return _opened(open_regular(path), path)
+
+
+def open_descriptor(fd: int, path: str | os.PathLike[str], head: bytes | None = None) -> File:
+    """The file behind a descriptor, which stays the caller's, as its envelope describes it or as ``head`` does.
+
+    ``head`` is 128 bytes that were the envelope once (SPEC 9). Raises as ``open``, but for ``shards``.
+    """
+    return _opened(os.dup(fd), path, head)
+
+
+def _opened(fd: int, path: str | os.PathLike[str], head: bytes | None = None) -> File:
+    """Takes over the descriptor."""
     try:
         # Without read-ahead, so that looking at the head of a file does not load what follows it.
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        envelope, header, directory, mask_meta = _read_snapshot(fd)
+        envelope, header, directory, mask_meta = _read_snapshot(fd) if head is None else _read_metadata(fd, head)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
         mapping = Mapping(fd)
     except CortiqError as error:
@@ -65,7 +79,9 @@ def open_single(path: str | os.PathLike[str]) -> File:
 
 def _read_snapshot(fd: int) -> _Metadata:
     """Read the metadata; again when another process grew the file in between (SPEC 9)."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
         head = os.pread(fd, NBYTES, 0)
         try:
             return _read_metadata(fd, head)
@@ -109,7 +125,7 @@ def _read_section(fd: int, name: str, part: Range, stored: int) -> bytes:
     found = hash64(raw) if stored else 0
     if found != stored:
         raise HashMismatch(
-            f"the {name} does not match the hash in the envelope",
+            f"the {name} does not match the hash in the envelope; `cortiq repair` looks for an earlier version",
             code=name,
             section=name,
             offset=part.offset,

@@ -14,7 +14,6 @@ from cortiq.container.tensor import Tensor
 from cortiq.errors import CortiqError, NativeMissing, NonFinite, UnsupportedFeature
 from cortiq.layouts import layout
 from cortiq.layouts import native as native_codecs
-from cortiq.layouts.base import Bytes, Layout, as_bytes
 from cortiq.layouts.sizes import rows_and_cols
 
 _BLOCK_WEIGHTS = 1 << 20
@@ -36,16 +35,11 @@ def row_blocks(tensor: Tensor) -> Iterator[Floats]:
     rows, cols = rows_and_cols(tensor.shape)
     step = max(_BLOCK_WEIGHTS // max(cols, 1), 1)
     try:
-        planes = kind.planes(tensor.shape)
-    except UnsupportedFeature:  # rows that are not records of one size: decoded as a whole
+        for first in range(0, rows, step):
+            yield native_codecs.decode_rows(kind, tensor.raw, tensor.shape, first, min(first + step, rows))
+    except NativeMissing:  # the definitions decode a tensor as a whole
         whole = kind.decode(tensor.raw, tensor.shape).reshape(rows, cols)
         yield from (whole[first : first + step] for first in range(0, rows, step))
-        return
-    data = as_bytes(tensor.raw)
-    for first in range(0, rows, step):
-        count = min(step, rows - first)
-        at = [(p.offset + first * p.row_nbytes, p.row_nbytes) for p in planes]
-        yield _decode(kind, [data[o : o + count * n].reshape(count, n) for o, n in at], count, cols)
 
 
 def check_values(file: File) -> Iterator[Finding]:
@@ -81,10 +75,3 @@ def _non_finite(tensor: Tensor) -> tuple[int, str]:
         count += found
         row += len(block)
     return count, first
-
-
-def _decode(kind: Layout, planes: list[Bytes], rows: int, cols: int) -> Floats:
-    try:
-        return native_codecs.decode_rows(kind, [np.ascontiguousarray(plane) for plane in planes], rows, cols)
-    except NativeMissing:
-        return kind.decode_rows(planes, cols)

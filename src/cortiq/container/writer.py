@@ -27,6 +27,7 @@ from cortiq.container.digest import (
     without_digests,
 )
 from cortiq.container.directory import Directory, directory_nbytes, encode_directory, parse_directory
+from cortiq.container.disk import Output
 from cortiq.container.envelope import Envelope, check_ranges
 from cortiq.container.features import features_of
 from cortiq.container.file import File
@@ -139,7 +140,7 @@ def _plan(
             name, nbytes = digest_tensor_name(made.shard), digest_tensor_nbytes(len(tensors))
             made = with_digests(made, sections)
             tensors.append(TensorSpec(name, _U8, (len(tensors), NBYTES), nbytes, ()))
-    _check_tensors(tensors)
+    check_tensors(tensors)
     if _SHARD_NAME.search(Path(path).name) and made.shard is None:
         raise UsageError(
             "the name says it is a file of a shard set, but it is not", code="shard_name", found=Path(path).name
@@ -164,7 +165,8 @@ def _fresh_layout(header: Header, tensors: Sequence[TensorSpec], sections: Mappi
     return plan_layout(sizes, [spec.nbytes for spec in tensors], features)
 
 
-def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
+def check_tensors(tensors: Sequence[TensorSpec]) -> None:
+    """Raise what ``open`` would raise for the names, dtypes, shapes and sizes."""
     seen = set()
     for spec in tensors:
         check_name(spec.name)
@@ -270,7 +272,7 @@ def _write_tensors(plan: _Plan, planned: Sequence[TensorEntry], output: AtomicFi
         for spec, entry in zip(plan.tensors, planned, strict=True):
             ours = spec is plan.tensors[-1] and plan.digests
             payload = replace(spec, chunks=pool.digests()) if pool is not None and ours else spec
-            entries.append(replace(entry, hash=_write_tensor(payload, base + entry.off, output)))
+            entries.append(replace(entry, hash=write_tensor(payload, base + entry.off, output)))
             if pool is not None and not ours:
                 pool.add(base + entry.off, entry.nbytes)
     return entries
@@ -287,8 +289,8 @@ def _checked_directory(raw: bytes, envelope: Envelope) -> Directory:
     return directory
 
 
-def _write_tensor(spec: TensorSpec, offset: int, output: AtomicFile) -> int:
-    """Write a payload and return its hash."""
+def write_tensor(spec: TensorSpec, offset: int, output: Output) -> int:
+    """Write a payload and return its hash. Raises UsageError.payload and HashMismatch.tensor."""
     state, written = StreamHash(), 0
     for chunk in spec.chunks:
         data = flat(chunk)

@@ -1,3 +1,3 @@
-"""What is done with finished files: comparing them, telling what they are."""
+"""What is done with finished files: comparing, telling what they are, header fields, versions, compaction, repair."""
 
 __all__: list[str] = []
