@@ -24,9 +24,9 @@ def tensor(name: str, nbytes: int = 9000, seed: int = 1) -> TensorSpec:
 
 
 def base(path: Path) -> Path:
-    """A file with every kind of section that grew once already."""
+    """A file with every kind of section and a skill, that grew once already."""
     two_layers().save(path)
-    grow(path, add=[tensor("skill.a.x", 3000, 9)], header=registered("a"))
+    grow(path, add=[tensor("w.x"), tensor("w.y", 70), tensor("skill.a.w.x", 9000, 9)], header=registered("a"))
     return path
 
 
@@ -40,7 +40,7 @@ def registered(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def append(path: Path) -> None:
-    grow(path, add=[tensor("skill.b.x"), tensor("skill.b.y", 70, 3)], header=registered("b"), masks=OTHER_MASKS)
+    grow(path, add=[tensor("skill.b.w.x"), tensor("skill.b.w.y", 70, 3)], header=registered("b"), masks=OTHER_MASKS)
 
 
 def edit(path: Path) -> None:

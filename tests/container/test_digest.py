@@ -8,12 +8,13 @@ import json
 import numpy as np
 import pytest
 
-from builders.cmf import F16, U8, Cmf, T, header, pattern
+from builders.cmf import F16, U8, Cmf, T, header, pattern, two_layers
 from cortiq.container import TensorSpec, copy, open_single, record_layout, verify, write_file
 from cortiq.container.digest import TENSOR, read_digests
 from cortiq.container.digest_pool import DigestPool
 from cortiq.errors import CortiqError, Parse, UnsupportedFeature
 
+MASKS = two_layers().masks
 SIZES = {"a": 100, "empty": 0, "large": 3_000_001, "b.weight": 8192, "c.weight": 8192}
 
 
@@ -28,7 +29,7 @@ def specs() -> list[TensorSpec]:
 @pytest.fixture
 def path(tmp_path):
     target = tmp_path / "model.cmf"
-    write_file(target, header(), specs(), vocab=b'{"v": 1}', masks=pattern(100))
+    write_file(target, header(), specs(), vocab=b'{"v": 1}', masks=MASKS)
     return target
 
 
@@ -64,7 +65,7 @@ def test_equal_input_gives_equal_bytes_however_it_is_cut(path, tmp_path):
     cut = [
         TensorSpec(s.name, s.dtype, s.shape, s.nbytes, [payload(s.name)[:70], payload(s.name)[70:]]) for s in specs()
     ]
-    write_file(tmp_path / "2.cmf", header(), cut, vocab=b'{"v": 1}', masks=pattern(100))
+    write_file(tmp_path / "2.cmf", header(), cut, vocab=b'{"v": 1}', masks=MASKS)
     assert (tmp_path / "2.cmf").read_bytes() == path.read_bytes()
 
 
@@ -120,7 +121,7 @@ def test_layout_is_kept_with_them(path, tmp_path):
             {**header(), **fields},
             tensors,
             vocab=b'{"v": 1}',
-            masks=pattern(100),
+            masks=MASKS,
             layout=layout,
         )
     assert kinds(tmp_path / "x.cmf", strict=True) == []
@@ -156,8 +157,10 @@ class TestWhatHash64DoesNotSee:
 
     def test_swapped_words_of_a_section(self, path):
         with open_single(path) as file:
-            at, content = file.envelope.masks.offset, bytes(file.section("masks"))
-        patched(path, at, content[8:16] + content[:8])
+            start = file.mask_meta.masks[1].offset
+            at, bits = file.envelope.masks.offset + start, bytes(file.section("masks"))[start : start + 16]
+        assert bits[:8] != bits[8:]
+        patched(path, at, bits[8:] + bits[:8])
         assert kinds(path) == [("HashMismatch.digest", "masks")]
 
     def test_swapped_words_of_the_names(self, tmp_path):

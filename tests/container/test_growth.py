@@ -40,18 +40,18 @@ def test_old_bytes_stay_and_128_change(path: Path) -> None:
     before = path.read_bytes()
     with open_single(path) as file:
         names, records = list(file), file.tensors.raw
-    envelope = grow(path, add=[tensor("skill.a.x", 100), tensor("skill.a.y", 20_000, 2)])
+    envelope = grow(path, add=[tensor("extra.a.x", 100), tensor("extra.a.y", 20_000, 2)])
     after = path.read_bytes()
     assert after[:128] == envelope.pack()
     assert after[128 : len(before)] == before[128:]
     with open_single(path) as file:
         assert file.envelope == envelope
-        assert list(file) == [*names, "skill.a.x", "skill.a.y"]
-        new = [file.tensors[name] for name in ("skill.a.x", "skill.a.y")]
+        assert list(file) == [*names, "extra.a.x", "extra.a.y"]
+        new = [file.tensors[name] for name in ("extra.a.x", "extra.a.y")]
         assert all(entry.off % 64 == 0 for entry in new)
         assert envelope.data.offset + new[0].off >= len(before)
         assert envelope.data.nbytes == new[1].off + new[1].nbytes
-        assert bytes(file["skill.a.y"].raw) == pattern(20_000, 2)
+        assert bytes(file["extra.a.y"].raw) == pattern(20_000, 2)
         assert file.tensors.raw[16 : 16 + 56 * len(names)] == records[16 : 16 + 56 * len(names)]
     assert problems(path) == []
 
@@ -329,7 +329,7 @@ def test_bytes_written(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return disk.written
 
     payload = np.zeros(5 * MIB, np.uint8)
-    spec = TensorSpec("skill.a.big", U8, (5 * MIB,), 5 * MIB, [payload])
+    spec = TensorSpec("extra.a.big", U8, (5 * MIB,), 5 * MIB, [payload])
     assert 5 * MIB < written(grow, large, add=[spec], header=registered("a")) <= 5.5 * MIB
     assert written(edit_header, large, {"tokenizer_config.chat_template": "y" * 4000}) < 64 << 10
     assert written(undo, large) < 1024

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.cmf import two_layers
+from builders.cmf import header, two_layers
 from builders.operations import base, edit, state_of, tensor
 from cortiq.container import grow, open_single, verify, write_file
+from cortiq.container.digest import read_digests
 from cortiq.container.writer import TensorSpec
 from cortiq.edit.compact import compact
 from cortiq.edit.history import log, undo
@@ -120,3 +121,18 @@ def test_a_file_of_a_shard_set(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         compact(path)
     assert caught.value.code == "shards"
+
+
+def test_digests_are_made_anew(tmp_path: Path) -> None:
+    """They name the directory, which a compaction changes; growth taken back leaves no trace here either."""
+    path = tmp_path / "model.cmf"
+    write_file(path, header(), [tensor("a"), tensor("b", 100, 2)], vocab=b"{}")
+    before = path.read_bytes()
+    grow(path, add=[tensor("c", 300, 3)])
+    compact(path)
+    with open_single(path) as file:
+        assert verify(file, strict=True, require_hashes=True).ok
+        assert read_digests(file) is not None
+    grow(path, remove=["c"])
+    compact(path)
+    assert path.read_bytes() == before

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders.cmf import F16, F32, Q8_ROW, VBIT, Cmf, T, header
+from builders.cmf import F16, F32, Q8_ROW, VBIT, Cmf, T, header, two_layers
 from cortiq.container import TensorSpec, open_single, write_file
 from cortiq.edit.diff import Diff, diff
 from cortiq.errors import Parse
@@ -120,7 +120,7 @@ def test_skills_are_compared_by_id(tmp_path: Path) -> None:
 
 
 def test_sections(tmp_path: Path) -> None:
-    sections = ({"vocab": b"{}", "index": b"i"}, {"vocab": b"[]", "index": b"i", "masks": b"m"})
+    sections = ({"vocab": b"{}", "index": b"i"}, {"vocab": b"[]", "index": b"i", "masks": two_layers().masks})
     found = compared(tmp_path, [spec("a")], [spec("a")], sections=sections)
     assert found.sections == ("masks", "vocab")
     assert not found.fields

@@ -100,7 +100,7 @@ def test_a_version_whose_tensors_are_whole_comes_first(path: Path) -> None:
     before = state_of(path)
     append(path)
     with open_single(path) as file:
-        at = file.envelope.data.offset + file.tensors["skill.b.x"].off
+        at = file.envelope.data.offset + file.tensors["skill.b.w.x"].off
     flip(path, at)
     overwrite(path, 0, bytes(128))
     result = repair(path)
