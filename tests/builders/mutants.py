@@ -63,6 +63,30 @@ def damage_bytes(cmf: Cmf, rng: random.Random) -> None:
     cmf.put(at, rng.randbytes(min(rng.randrange(1, 17), start + length - at)))
 
 
+def damage_masks(cmf: Cmf, rng: random.Random) -> None:
+    """Counts or meta of the masks section: a word of the head, or a token somewhere in the JSON."""
+    start, (_, meta_len) = cmf.get("masks_off"), struct.unpack_from("<II", cmf.data, cmf.get("masks_off"))
+    if rng.random() < 0.2:
+        at = start + rng.choice((0, 4))
+        struct.pack_into("<I", cmf.data, at, value(rng, "<I", struct.unpack_from("<I", cmf.data, at)[0]))
+    else:
+        token = rng.choice((*TOKENS, b"1", b"8", b"9", b"false"))
+        cmf.put(start + 8 + rng.randrange(meta_len - len(token)), token)
+
+
+def damage_skills(cmf: Cmf, rng: random.Random) -> None:
+    """A registry of two skills: no array, or one key of a record is something else."""
+    skills: list[Any] = [{"id": "a", "name": "A", "layers": [0], "task": None}, {"id": "b"}]
+    if rng.random() < 0.2:
+        made = cmf.with_header(skills=rng.choice((skills[0], [*skills, None], [*skills, []], 1, "x")))
+    else:
+        name = rng.choice(("id", "name", "layers", "base_dir_hash", "task", "other"))
+        changed = rng.choice((*VALUES[:-1], "a", "a.b", "a/b", "0x1", "12", "F" * 16, "1" * 17))
+        skills[rng.randrange(2)][name] = changed
+        made = cmf.with_header(skills=skills)
+    cmf.header, cmf.data = made.header, made.data
+
+
 Damage = Callable[[Cmf, random.Random], None]
 DAMAGES: tuple[Damage, ...] = (damage_envelope, damage_record, damage_header, damage_field, damage_bytes)
 

@@ -11,7 +11,7 @@ import pytest
 
 import cmf_reader
 from builders.cmf import Q1S, Q1T, Q2TP, Q4TP, VBIT, VBIT_RO, Cmf, T, two_layers
-from builders.mutants import DAMAGES, Damage, mutants
+from builders.mutants import DAMAGES, Damage, damage_masks, damage_skills, mutants
 from builders.reference import every_dtype, recorded, reference_files, reference_folder, unpacked
 from cortiq.container import File, open_single
 from cortiq.errors import CortiqError
@@ -86,6 +86,20 @@ def test_mutants_are_judged_alike(damage: Damage, tmp_path: Path) -> None:
         seen.add(package)
     assert "ok" in seen
     assert len(seen) > 2
+
+
+@pytest.mark.parametrize(("damage", "section"), [(damage_masks, "masks"), (damage_skills, "skills")])
+def test_mutants_of_sections_are_judged_alike(damage: Damage, section: str, tmp_path: Path) -> None:
+    """As far as the package reads the section; the reader always does."""
+    path, seen = tmp_path / "mutant.cmf", set()
+    for i, mutant in enumerate(mutants(two_layers, damage, EACH)):
+        mutant.save(path)
+        reader = said(lambda: cmf_reader.CmfFile(path).masks())
+        seen.add(reader)
+        if section in SECTIONS:
+            assert reader == said(lambda: open_with_package(path)), f"mutant {i} of {damage.__name__}"
+    assert "ok" in seen
+    assert len(seen) > 4
 
 
 def told_by_content(dtype: int, shape: tuple[int, ...]) -> range:

@@ -251,11 +251,11 @@ def test_a_set_with_a_hole_or_another_name(tmp_path: Path) -> None:
     refuses("Shard.missing", open_model, paths[1])
 
 
-def with_digests(*, alg: str = "sha256", spare: int = 0) -> Cmf:
+def with_digests(*, spare: int = 0, **changes: Any) -> Cmf:
     tensors = [T("a", U8, (64,), pattern(64)), T("b", U8, (64,), pattern(64, 9))]
     sums = b"".join(hashlib.sha256(t.payload).digest() for t in tensors) + bytes(spare)
     vocab = b'{"model": {}}'
-    stated = {"alg": alg, "tensor": "d", "sections": {"vocab": hashlib.sha256(vocab).hexdigest()}}
+    stated = {"alg": "sha256", "tensor": "d", "sections": {"vocab": hashlib.sha256(vocab).hexdigest()}, **changes}
     return Cmf(header(digests=stated), [tensors[0], T("d", U8, (len(sums),), sums), tensors[1]], vocab=vocab).build()
 
 
@@ -269,9 +269,18 @@ def test_digests_see_what_hash64_does_not(tmp_path: Path) -> None:
     assert "SHA-256" in str(problem)
 
 
-@pytest.mark.parametrize("change", [{"alg": "md5"}, {"spare": 1}])
-def test_digests_that_cannot_be_read(change: Any, tmp_path: Path) -> None:
-    assert [problem.code for problem in verify(opened(with_digests(**change), tmp_path))] == ["digests"]
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"alg": "md5"}, "UnsupportedFeature.digests"),
+        ({"spare": 1}, "Parse.digests"),
+        ({"tensor": "none"}, "Parse.digests"),
+        ({"tensor": 5}, "Parse.digests"),
+        ({"sections": {"vocab": "AB" * 32}}, "Parse.digests"),
+    ],
+)
+def test_digests_that_cannot_be_read(change: Any, what: str, tmp_path: Path) -> None:
+    refuses(what, opened(with_digests(**change), tmp_path).digests)
 
 
 def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
