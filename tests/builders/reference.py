@@ -25,9 +25,9 @@ def reference_folder() -> Path | None:
 
 
 def reference_files() -> list[Path]:
-    """Every .cmf, gzipped ones included: those of the folder, or else of ``tests/data``."""
-    folder = reference_folder() or DATA
-    return sorted([*folder.rglob("*.cmf"), *folder.rglob("*.cmf.gz")])
+    """Every .cmf in ``tests/data`` and in the folder, gzipped ones included."""
+    folders = [ROOT / "tests" / "data", reference_folder()]
+    return sorted(path for folder in folders if folder for kind in ("*.cmf", "*.cmf.gz") for path in folder.rglob(kind))
 
 
 def unpacked(path: Path, folder: Path) -> Path:

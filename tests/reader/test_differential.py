@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import cmf_reader
-from builders.cmf import Q1S, Q1T, Q2TP, Q4TP, VBIT, VBIT_RO, Cmf, T, two_layers
+from builders.cmf import Q1S, Q1T, Q2TP, Q4TP, VBIT, VBIT_RO, Cmf, T, header, two_layers
 from builders.mutants import DAMAGES, Damage, damage_masks, damage_skills, mutants
 from builders.reference import every_dtype, recorded, reference_files, reference_folder, unpacked
-from cortiq.container import File, open_single
+from builders.weights import heavy_tailed
+from cortiq.container import File, TensorSpec, open_single, write_file
 from cortiq.errors import CortiqError
 from cortiq.layouts import LAYOUTS
 
@@ -74,6 +75,23 @@ def test_all_reference_files_are_here() -> None:
     if reference_folder() is None:
         pytest.skip("shared/golden/ref is not beside this checkout; the copies in tests/data were read")
     assert len(reference_files()) > 80
+
+
+def test_what_the_package_writes(tmp_path: Path) -> None:
+    values = heavy_tailed(8, 64)
+    kinds = [layout for layout in LAYOUTS.values() if layout.has_codec and layout.name != "u8"]
+    payloads = {layout.name: layout.encode(values) for layout in kinds}
+    specs = [
+        TensorSpec(name=entry.name, dtype=entry.id, shape=values.shape, nbytes=len(data), chunks=[data])
+        for entry, data in zip(kinds, payloads.values(), strict=True)
+    ]
+    path = tmp_path / "written.cmf"
+    write_file(path, header(), specs, vocab=b'{"model": {}}')
+    file = cmf_reader.CmfFile(path)
+    assert cmf_reader.verify(file) == []
+    assert ("digests" in file.header) == bool(file.digests())
+    for entry in kinds:
+        assert same_bits(file.tensor(entry.name).array(), entry.decode(payloads[entry.name], values.shape)), entry.name
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
