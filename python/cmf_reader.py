@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import signal
 import struct
 import sys
 from itertools import pairwise
@@ -32,8 +33,7 @@ class CmfError(Exception):
 
     def __init__(self, what: str, message: str, tensor: str | None = None) -> None:
         super().__init__(f"{what}: {message}" if tensor is None else f"{what}: tensor {tensor!a}: {message}")
-        self.kind, _, self.code = what.partition(".")
-        self.tensor = tensor
+        self.tensor, (self.kind, self.code) = tensor, what.split(".")
         unsupported = self.kind.startswith(("Unsupported", "Missing"))
         self.exit_code = 7 if unsupported else {"Usage": 2, "HashMismatch": 4, "BaseMismatch": 4}.get(self.kind, 3)
 
@@ -55,10 +55,9 @@ def fmix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def hash64(data: bytes) -> int:
     """SPEC 8: words of 8 bytes, the last padded with zeros, are mixed, salted by position outside the mix, xored."""
     folded, words = np.zeros(1, np.uint64), np.frombuffer(data + bytes(-len(data) % 8), "<u8")
-    for start in range(0, words.size, 1 << 17):
-        position = np.arange(start, min(start + (1 << 17), words.size), dtype=np.uint64)
-        mixed = fmix(words[start : start + (1 << 17)]) ^ position * np.uint64(0x9E3779B97F4A7C15)
-        folded ^= np.bitwise_xor.reduce(mixed)
+    for start in range(0, words.size, 2**17):
+        position = np.arange(start, min(start + 2**17, words.size), dtype=np.uint64)
+        folded ^= np.bitwise_xor.reduce(fmix(words[start : start + 2**17]) ^ position * np.uint64(0x9E3779B97F4A7C15))
     return int(fmix(folded ^ np.uint64(len(data)))[0])
 
 
@@ -583,9 +582,10 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         problems = verify(file) if args.verify else []
         tensors = [t._asdict() | {"hash": f"{t.hash:016x}", "file": t.file.path} for t in file.tensors.values()]
-        report = {"schema_version": 1, "path": file.path, "size": file.size, "sections": file.sections}
-        report |= {"features": file.features, "masks": [] if problems else list(file.masks()[1])}
-        report |= {"skills": list(file.skills), "problems": [str(problem) for problem in problems]}
+        report = {"schema_version": 1, "path": file.path, "size": file.size, "features": file.features}
+        report |= {"sections": file.sections, "skills": list(file.skills), "problems": [str(p) for p in problems]}
+        compared = ["hash64", "sha256"][: args.verify + (args.verify and "digests" in file.header)]
+        report |= {"masks": [] if problems else list(file.masks()[1]), "compared": compared}
     except (CmfError, OSError) as error:
         print(f"error: {args.file!a}: {error}", file=sys.stderr)
         return error.exit_code if isinstance(error, CmfError) else 1
@@ -596,4 +596,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(getattr(signal, "SIGPIPE", signal.SIGTERM), signal.SIG_DFL)  # a reader that went ends it silently
     sys.exit(main())

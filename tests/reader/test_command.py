@@ -32,7 +32,7 @@ def test_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cmf_reader.main([str(two_layers().save(tmp_path / "m.cmf")), "--json", "--verify"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["schema_version"] == 1
-    assert report["problems"] == []
+    assert (report["problems"], report["compared"]) == ([], ["hash64"])
     assert report["header"]["arch"]["hidden_size"] == 64
     assert [tensor["dtype"] for tensor in report["tensors"]][:3] == ["q8_row", "f16", "q4_tiled"]
 
@@ -44,6 +44,17 @@ def test_dump_writes_npy_or_bytes(tmp_path: Path) -> None:
     assert code == 0
     values = np.load(io.BytesIO(out))
     assert values.tobytes() == cmf_reader.CmfFile(path).tensors["model.layers.0.mlp.gate_proj.weight"].array().tobytes()
+
+
+def test_a_closed_pipe_ends_it_silently(tmp_path: Path) -> None:
+    path = Cmf(header(), [T(f"t{i:05}", U8, (1,), b"x") for i in range(5000)]).build().save(tmp_path / "m.cmf")
+    command = [sys.executable, cmf_reader.__file__, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
 
 
 def test_exit_codes(tmp_path: Path) -> None:
