@@ -16,8 +16,9 @@ from cortiq.errors import CortiqError, HashMismatch, UsageError
 
 @pytest.mark.parametrize("section", ["masks", "vocab", "index"])
 def test_h3_section_byte_flipped(cmf, opened, section):
-    at = cmf.get(f"{section}_off") + 3
-    report = verify(opened(cmf.put(at, bytes([cmf.data[at] ^ 0x80]))))
+    inside = {"masks": cmf.get("masks_len") - 1, "vocab": 3, "index": 8}  # a gate, a letter, a task
+    at = cmf.get(f"{section}_off") + inside[section]
+    report = verify(opened(cmf.put(at, bytes([cmf.data[at] ^ 1]))))
     assert [problem.kind for problem in report.problems] == [f"HashMismatch.{section}"]
     assert report.problems[0].path is not None
     with pytest.raises(HashMismatch):

@@ -21,6 +21,8 @@ COMMANDS = {
     "verify": ("verify", "verify", "Check every hash of a .cmf file."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
+    "masks": ("masks", "masks", "List the task masks of a .cmf file."),
+    "skill": ("skill", "skill", "List the skills of a .cmf file."),
     "doctor": ("doctor", "doctor", "Show this processor, what was chosen for it, and why."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
 }

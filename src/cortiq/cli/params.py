@@ -61,10 +61,25 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.epilog:
-            with formatter.section("Examples"):
-                for line in self.epilog.strip().splitlines():
-                    formatter.write(f"{' ' * formatter.current_indent}{line.strip()}\n")
+        write_examples(self.epilog, formatter)
+
+
+class Group(click.Group):
+    """A command of commands with an examples block as its epilog."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **{**attributes, "context_settings": SETTINGS, "invoke_without_command": True})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+def write_examples(epilog: str | None, formatter: click.HelpFormatter) -> None:
+    """The lines of ``epilog`` as they are, below their heading."""
+    if epilog:
+        with formatter.section("Examples"):
+            for line in epilog.strip().splitlines():
+                formatter.write(f"{' ' * formatter.current_indent}{line.strip()}\n")
 
 
 def pass_console(function: Callable[..., R]) -> Callable[..., R]:

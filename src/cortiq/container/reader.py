@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cortiq.container.arch import Arch
 from cortiq.container.directory import Directory, parse_directory
 from cortiq.container.envelope import NBYTES, Envelope, Range, parse_envelope
 from cortiq.container.features import Feature
@@ -15,9 +16,11 @@ from cortiq.container.file import File
 from cortiq.container.hashing import hash64
 from cortiq.container.header import Header, parse_header
 from cortiq.container.mapping import Mapping, open_regular
+from cortiq.container.mask_meta import COUNTS_NBYTES, MaskMeta, meta_nbytes, parse_mask_meta
 from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse, UnsupportedFeature
 
 _ATTEMPTS = 8
+_Metadata = tuple[Envelope, Header, Directory, MaskMeta | None]
 
 
 def open(path: str | os.PathLike[str]) -> File:
@@ -47,7 +50,7 @@ def open_single(path: str | os.PathLike[str]) -> File:
     try:
         # Without read-ahead, so that looking at the head of a file does not load what follows it.
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        envelope, header, directory = _read_snapshot(fd)
+        envelope, header, directory, mask_meta = _read_snapshot(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
         mapping = Mapping(fd)
     except CortiqError as error:
@@ -57,10 +60,10 @@ def open_single(path: str | os.PathLike[str]) -> File:
     except BaseException:
         os.close(fd)
         raise
-    return File(Path(path), envelope, header, directory, mapping)
+    return File(Path(path), envelope, header, directory, mapping, mask_meta)
 
 
-def _read_snapshot(fd: int) -> tuple[Envelope, Header, Directory]:
+def _read_snapshot(fd: int) -> _Metadata:
     """Read the metadata; again when another process grew the file in between (SPEC 9)."""
     for _ in range(_ATTEMPTS):
         head = os.pread(fd, NBYTES, 0)
@@ -72,13 +75,23 @@ def _read_snapshot(fd: int) -> tuple[Envelope, Header, Directory]:
     raise Changed("the file is being rewritten", code="file", section="envelope", offset=0)
 
 
-def _read_metadata(fd: int, head: bytes) -> tuple[Envelope, Header, Directory]:
+def _read_metadata(fd: int, head: bytes) -> _Metadata:
     envelope = parse_envelope(head, os.fstat(fd).st_size)
     raw_header = _read_section(fd, "header", envelope.header, envelope.header_hash)
     raw_directory = _read_section(fd, "directory", envelope.directory, envelope.directory_hash)
     header = parse_header(raw_header, envelope.header.offset)
     _check_skill_bit(envelope, header)
-    return envelope, header, parse_directory(raw_directory, envelope)
+    return envelope, header, parse_directory(raw_directory, envelope), _read_mask_meta(fd, envelope.masks, header.arch)
+
+
+def _read_mask_meta(fd: int, part: Range, arch: Arch) -> MaskMeta | None:
+    """What the masks section says of its masks, without their bits."""
+    if part.nbytes == 0:
+        return None
+    counts = _read_section(fd, "masks", Range(part.offset, min(part.nbytes, COUNTS_NBYTES)), 0)
+    end = meta_nbytes(counts, part.nbytes, part.offset)
+    head = _read_section(fd, "masks", Range(part.offset, end), 0)
+    return parse_mask_meta(head, part.nbytes, arch, part.offset)
 
 
 def _read_section(fd: int, name: str, part: Range, stored: int) -> bytes:
