@@ -327,8 +327,7 @@ class Tensor(NamedTuple):
         stated = view(data[head:start], "<u4").tolist()
         need(stated in ([], [0, *ends]), "Bounds.vbit_offsets", "the offsets contradict the widths", self.name)
         codes = np.empty(self.shape, np.float32)
-        for row, (begin, end) in enumerate(pairwise([0, *ends])):
-            width = int(widths[row])
+        for row, (begin, end, width) in enumerate(zip([0, *ends[:-1]], ends, widths.tolist(), strict=True)):
             bits = np.unpackbits(data[start + begin : start + end]).reshape(cols, width)
             codes[row] = (np.packbits(bits, axis=1)[:, 0] >> (8 - width)) - np.float32(2 ** (width - 1) - 1)
         return codes * np.repeat(view(data[rows:head], "<f2").reshape(rows, -1), 32, axis=1)
@@ -364,10 +363,9 @@ class Tensor(NamedTuple):
         return weights
 
 
-ENDLESS = 10**4000  # whether it fits is a matter of the section, not of JSON
 MASK = {
     "task_id!": (0, 2**32 - 1), "name! description? parent?": str, "priority!": "Fallback|Normal|Primary",
-    "has_hot_pack has_expert_fields": bool, "blob_off! blob_len!": (-ENDLESS, ENDLESS, ENDLESS), "sparsity!": NUMBER,
+    "has_hot_pack has_expert_fields": bool, "blob_off! blob_len!": (-(2**9999), 2**9999, 2**9999), "sparsity!": NUMBER,
     "quality?": {"metric!": str, "value! baseline_dense?": NUMBER, "n_samples?": SIZE, "dataset_sha256?": str},
 }  # fmt: skip
 
@@ -492,7 +490,9 @@ class CmfFile:
         known = skill is None or skill in self.skills or any(other.startswith(prefix) for other in self.tensors)
         need(known, "Usage.skill", f"there is no skill {skill!a:.80}")
         need(name in self.tensors, "MissingTensor.name", "there is no such tensor", name)
-        return self.tensors.get(prefix + name, self.tensors[name]) if skill is not None else self.tensors[name]
+        base, own = self.tensors[name], self.tensors.get(prefix + name) if skill is not None else None
+        need(own is None or own.shape == base.shape, "Parse.skill_shape", "not the shape of what it replaces", name)
+        return own or base
 
     def digests(self) -> dict[str, dict[str, str]]:
         """Beyond the specification, in hex: SHA-256 of ``sections`` from the header, and of ``tensors`` from the u8

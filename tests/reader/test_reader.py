@@ -171,6 +171,8 @@ def test_a_skill_replaces_tensors(tmp_path: Path) -> None:
     assert file.tensor("a", "sql").array().tolist() == [-5, 5]
     assert file.tensor("b", "sql").array().tolist() == [-3, 3]
     assert file.tensor("a", "idle").name == "a"
+    wrong = Cmf(header(), [*tensors[:2], T("skill.sql.a", F16, (1,), half(1))]).build()
+    refuses("Parse.skill_shape", opened(wrong, tmp_path, "wrong.cmf").tensor, "a", "sql")
     assert refuses("Usage.skill", file.tensor, "a", "poem").exit_code == 2
     assert refuses("MissingTensor.name", file.tensor, "c", "sql").exit_code == 7
 
