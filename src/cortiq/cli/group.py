@@ -18,7 +18,10 @@ COMMANDS = {
     "convert": ("convert", "convert", "Make a .cmf file from a Hugging Face folder or a GGUF file."),
     "import-gguf": ("convert", "import_gguf", "Make a .cmf file from a GGUF file."),
     "info": ("info", "info", "Show what is in a .cmf file."),
-    "verify": ("verify", "verify", "Check every hash of a .cmf file."),
+    "verify": ("verify", "verify", "Check every hash of a .cmf file, and its signature."),
+    "sign": ("sign", "sign", "Sign a .cmf file."),
+    "diff": ("diff", "diff", "Show what changes from one .cmf file to another."),
+    "story": ("story", "story", "Tell where a .cmf file comes from and what is in it."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
     "masks": ("masks", "masks", "List the task masks of a .cmf file."),
@@ -35,8 +38,8 @@ Settings (an option on the command line wins):
   CORTIQ_MODE      fast or exact
 
 Exit codes:
-  0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 7 unsupported model,
-  8 not enough memory, 9 network, 130 interrupted
+  0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs,
+  7 unsupported model, 8 not enough memory, 9 network, 130 interrupted
 
 Examples:
   cortiq run smollm2 "Name three uses of a memory-mapped file."
