@@ -114,6 +114,80 @@ void decode(int dtype, const nb::sequence& planes, nb::handle values, const std:
     decode_rows(chosen, layout, from, out.rows(), out.cols(), reinterpret_cast<float*>(out.data()));
 }
 
+// u8 widths of the rows of a vbit matrix, each 3, 4, 5, 6 or 8, and the bytes they pack to.
+class HeldWidths : public Held {
+public:
+    HeldWidths(nb::handle object, const HeldMatrix& matrix) : Held(object, PyBUF_SIMPLE) {
+        if (matrix.cols() % kGroup != 0) throw Error("Parse", "in_mod_32", "vbit needs columns in groups of 32");
+        check(size(), matrix.rows(), "widths");
+        for (std::size_t row = 0; row < size(); row++) {
+            const int width = data()[row];
+            if (width < 3 || width > 8 || width == 7)
+                throw Error("Parse", "vbit_bits", "bit width of row " + std::to_string(row));
+            packed_ += matrix.cols() / 8 * std::size_t(width);
+        }
+        scales_ = matrix.rows() * (matrix.cols() / kGroup) * 2;
+    }
+    static void check(std::size_t found, std::size_t expected, const std::string& what) {
+        if (found != expected)
+            throw Error("UsageError", "planes", what + " has " + std::to_string(found) + " bytes, not " +
+                                                    std::to_string(expected));
+    }
+    void check_scales(const Held& scales) const { check(scales.size(), scales_, "scales"); }
+    void check_packed(const Held& packed) const { check(packed.size(), packed_, "packed"); }
+
+private:
+    std::size_t packed_ = 0, scales_ = 0;
+};
+
+Weights weights_of(const HeldMatrix& source) {
+    return {source.data(), source.dtype(), source.rows(), source.cols()};
+}
+
+void absmax(nb::handle values, nb::handle out, std::size_t first_row, const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix source(values, false);
+    const Held result(out, PyBUF_WRITABLE);
+    HeldWidths::check(result.size(), 4 * source.rows(), "out");
+    nb::gil_scoped_release unlocked;
+    row_absmax(chosen, weights_of(source), first_row, reinterpret_cast<float*>(result.data()));
+}
+
+void scales_of_vbit(nb::handle values, nb::handle widths, nb::handle scales, std::size_t first_row,
+                    const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix source(values, false);
+    const HeldWidths bits(widths, source);
+    const Held out(scales, PyBUF_WRITABLE);
+    bits.check_scales(out);
+    nb::gil_scoped_release unlocked;
+    vbit_scales(chosen, weights_of(source), bits.data(), first_row, out.data());
+}
+
+void pack_vbit(nb::handle values, nb::handle widths, nb::handle scales, nb::handle packed, const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix source(values, false);
+    const HeldWidths bits(widths, source);
+    const Held steps(scales, PyBUF_SIMPLE), out(packed, PyBUF_WRITABLE);
+    bits.check_scales(steps);
+    bits.check_packed(out);
+    nb::gil_scoped_release unlocked;
+    vbit_pack(chosen, weights_of(source), bits.data(), steps.data(), out.data());
+}
+
+void decode_vbit(nb::handle widths, nb::handle scales, nb::handle packed, nb::handle values, const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix out(values, true);
+    if (out.dtype() != DType::f32) throw Error("UsageError", "element_type", "weights are decoded to f32");
+    const HeldWidths bits(widths, out);
+    const Held steps(scales, PyBUF_SIMPLE), rows(packed, PyBUF_SIMPLE);
+    bits.check_scales(steps);
+    bits.check_packed(rows);
+    nb::gil_scoped_release unlocked;
+    vbit_decode(chosen, bits.data(), steps.data(), rows.data(), out.rows(), out.cols(),
+                reinterpret_cast<float*>(out.data()));
+}
+
 std::uint64_t hash(nb::handle data, int threads, const std::string& isa) {
     const Isa chosen = isa_or_best(isa);
     const Held held(data, PyBUF_SIMPLE);
@@ -133,6 +207,13 @@ void bind_layouts(nb::module_& m) {
     m.def("encode", &encode, nb::arg("dtype"), nb::arg("encoder"), nb::arg("values"), nb::arg("planes"),
           nb::arg("first_row") = 0, nb::arg("isa") = "");
     m.def("decode", &decode, nb::arg("dtype"), nb::arg("planes"), nb::arg("values"), nb::arg("isa") = "");
+    m.def("row_absmax", &absmax, nb::arg("values"), nb::arg("out"), nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("vbit_scales", &scales_of_vbit, nb::arg("values"), nb::arg("widths"), nb::arg("scales"),
+          nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("vbit_pack", &pack_vbit, nb::arg("values"), nb::arg("widths"), nb::arg("scales"), nb::arg("packed"),
+          nb::arg("isa") = "");
+    m.def("vbit_decode", &decode_vbit, nb::arg("widths"), nb::arg("scales"), nb::arg("packed"), nb::arg("values"),
+          nb::arg("isa") = "");
     m.def("hash64", &hash, nb::arg("data"), nb::arg("threads") = 1, nb::arg("isa") = "");
     nb::class_<Hash64>(m, "Hash64")
         .def("__init__", [](Hash64* self, const std::string& isa) { new (self) Hash64(isa_or_best(isa)); },

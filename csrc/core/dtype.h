@@ -11,7 +11,11 @@ enum class DType : std::uint8_t {
     bf16 = 2,
     q8_row = 3,
     u8 = 6,
+    vbit = 8,
+    vbit_ro = 10,
     q4_tiled = 11,
+    q4tp = 15,
+    q2tp = 16,
 };
 
 inline constexpr std::size_t kGroup = 32;  // weights, and activations, that share one scale

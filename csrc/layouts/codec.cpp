@@ -45,6 +45,9 @@ Range range_of(DType layout) {
         case DType::bf16: return {kBf16OverflowBits, "bf16"};
         case DType::q8_row: return {bits_of(127 * kF16Overflow), "the f16 scale of a q8_row"};
         case DType::q4_tiled: return {bits_of(7 * kF16Overflow), "the f16 scale of a q4_tiled group"};
+        case DType::q4tp: return {bits_of(7 * kF16Overflow), "the f16 scale of a q4tp group"};
+        case DType::q2tp: return {bits_of(1.5f * kF16Overflow), "the f16 scale of a q2tp group"};
+        case DType::vbit: return {0, "the f16 scale of a vbit group"};  // the limit is that of the row's width
         default: return {kInfinityBits, "f32"};
     }
 }
@@ -52,20 +55,61 @@ Range range_of(DType layout) {
 // One block of rows on its way into a layout.
 class RowEncoder {
 public:
-    RowEncoder(Isa isa, DType layout, Encoder encoder, const Weights& weights, std::size_t first_row)
-        : ops_(codec_ops(isa)), layout_(layout), encoder_(encoder), weights_(weights), first_row_(first_row) {}
+    RowEncoder(Isa isa, DType layout, Encoder encoder, const Weights& weights, std::size_t first_row,
+               const std::uint8_t* widths = nullptr)
+        : ops_(codec_ops(isa)), layout_(layout), encoder_(encoder), weights_(weights), first_row_(first_row),
+          widths_(widths) {}
 
     void run(std::span<std::uint8_t* const> planes) const {
         const std::vector<std::size_t> nbytes = row_nbytes(layout_, weights_.cols);
         for (std::size_t row = 0; row < weights_.rows; row++) {
             if (layout_ == DType::q8_row)
                 encode_q8(row, planes[0] + row * nbytes[0], planes[1] + row * nbytes[1]);
+            else if (layout_ == DType::q4tp || layout_ == DType::q2tp)
+                encode_ladder(row, planes[0] + row * nbytes[0], planes[1] + row * nbytes[1],
+                              planes[2] + row * nbytes[2]);
             else
                 encode_flat(row, planes[0] + row * nbytes[0]);
         }
     }
 
+    void absmax(float* out) const {
+        std::vector<float> x(weights_.cols);
+        for (std::size_t row = 0; row < weights_.rows; row++) {
+            const std::uint32_t most = load_row(row, x.data());
+            if (most >= kInfinityBits) refuse();
+            out[row] = float_of(most);
+        }
+    }
+
+    void vbit_scales(std::uint8_t* scales) const {
+        std::vector<float> x(weights_.cols);
+        const std::size_t groups = weights_.cols / kGroup;
+        for (std::size_t row = 0; row < weights_.rows; row++) {
+            if (load_row(row, x.data()) >= limit_of(row)) refuse();
+            ops_.vbit_scales(x.data(), groups, widths_[row], scales + 2 * groups * row);
+        }
+    }
+
+    void vbit_pack(const std::uint8_t* scales, std::uint8_t* packed) const {
+        std::vector<float> x(weights_.cols);
+        const std::size_t groups = weights_.cols / kGroup;
+        for (std::size_t row = 0; row < weights_.rows; row++) {
+            if (load_row(row, x.data()) >= limit_of(row)) refuse();
+            ops_.vbit_pack(x.data(), groups, widths_[row], scales + 2 * groups * row, packed);
+            packed += weights_.cols * widths_[row] / 8;
+        }
+    }
+
 private:
+    // The smallest magnitude a row cannot hold, as f32 bits.
+    std::uint32_t limit_of(std::size_t row) const {
+        if (layout_ != DType::vbit) return range_of(layout_).limit;
+        return bits_of(float((1 << (widths_[row] - 1)) - 1) * kF16Overflow);
+    }
+
+    std::uint32_t load_row(std::size_t row, float* out) const { return load(row, 0, weights_.cols, out); }
+
     // Columns [begin, begin + n) of a row as f32, and the bits of their largest magnitude.
     std::uint32_t load(std::size_t row, std::size_t begin, std::size_t n, float* out) const {
         const std::size_t size = element_nbytes(weights_.dtype);
@@ -115,18 +159,27 @@ private:
         });
     }
 
+    void encode_ladder(std::size_t row, std::uint8_t* weights, std::uint8_t* params, std::uint8_t* codes) const {
+        std::vector<float> x(weights_.cols), logs(weights_.cols / kGroup);
+        if (load_row(row, x.data()) >= limit_of(row)) refuse();
+        (layout_ == DType::q4tp ? ops_.q4tp_encode : ops_.q2tp_encode)(
+            x.data(), logs.size(), encoder_ == Encoder::best, {weights, params, codes, logs.data()});
+    }
+
     // Names the first weight that is not finite, or else the first that is too large: as the definition does.
     [[noreturn]] void refuse() const {
-        refuse_first(kInfinityBits, "value", " is not finite");
-        const Range range = range_of(layout_);
-        refuse_first(range.limit, "range", std::string(" is too large for ") + range.what);
+        refuse_first([](std::size_t) { return kInfinityBits; }, "value", " is not finite");
+        refuse_first([this](std::size_t row) { return limit_of(row); }, "range",
+                     std::string(" is too large for ") + range_of(layout_).what);
         throw Error("CortiqError", "internal", "the weights changed while they were encoded");
     }
 
-    void refuse_first(std::uint32_t limit, const char* code, const std::string& problem) const {
+    template <class Limit>
+    void refuse_first(Limit limit_of_row, const char* code, const std::string& problem) const {
         alignas(64) float x[kCodecColumns];
         for (std::size_t row = 0; row < weights_.rows; row++)
             pieces([&](std::size_t begin, std::size_t n) {
+                const std::uint32_t limit = limit_of_row(row);
                 if (load(row, begin, n, x) < limit) return;
                 std::size_t i = 0;
                 while ((bits_of(x[i]) & 0x7fffffff) < limit) i++;
@@ -141,7 +194,12 @@ private:
     Encoder encoder_;
     Weights weights_;
     std::size_t first_row_;
+    const std::uint8_t* widths_;
 };
+
+void check_groups(std::size_t cols, const char* name) {
+    if (cols % kGroup != 0) throw Error("Parse", "in_mod_32", std::string(name) + " needs columns in groups of 32");
+}
 
 }  // namespace
 
@@ -152,8 +210,12 @@ std::vector<std::size_t> row_nbytes(DType layout, std::size_t cols) {
         case DType::bf16: return {2 * cols};
         case DType::q8_row: return {cols, 2};
         case DType::q4_tiled:
-            if (cols % kGroup != 0) throw Error("Parse", "in_mod_32", "q4_tiled needs columns in groups of 32");
+            check_groups(cols, "q4_tiled");
             return {cols / kGroup * kTile};
+        case DType::q4tp:
+        case DType::q2tp:
+            check_groups(cols, layout == DType::q4tp ? "q4tp" : "q2tp");
+            return {cols / kGroup * (layout == DType::q4tp ? 16 : 8), 4, (5 * (cols / kGroup) + 7) / 8};
         default: refuse_dtype(layout);
     }
 }
@@ -179,8 +241,37 @@ void decode_rows(Isa isa, DType layout, std::span<const std::uint8_t* const> pla
                 ops.q8_decode(from, cols, f32_from_f16(half), out);
                 break;
             }
+            case DType::q4tp:
+            case DType::q2tp:
+                (layout == DType::q4tp ? ops.q4tp_decode : ops.q2tp_decode)(
+                    from, planes[1] + row * nbytes[1], planes[2] + row * nbytes[2], cols / kGroup, out);
+                break;
             default: ops.q4_decode(from, cols / kGroup, out);
         }
+    }
+}
+
+void row_absmax(Isa isa, const Weights& weights, std::size_t first_row, float* out) {
+    RowEncoder(isa, DType::f32, Encoder::plain, weights, first_row).absmax(out);
+}
+
+void vbit_scales(Isa isa, const Weights& weights, const std::uint8_t* widths, std::size_t first_row,
+                 std::uint8_t* scales) {
+    RowEncoder(isa, DType::vbit, Encoder::plain, weights, first_row, widths).vbit_scales(scales);
+}
+
+void vbit_pack(Isa isa, const Weights& weights, const std::uint8_t* widths, const std::uint8_t* scales,
+               std::uint8_t* packed) {
+    RowEncoder(isa, DType::vbit, Encoder::plain, weights, 0, widths).vbit_pack(scales, packed);
+}
+
+void vbit_decode(Isa isa, const std::uint8_t* widths, const std::uint8_t* scales, const std::uint8_t* packed,
+                 std::size_t rows, std::size_t cols, float* out) {
+    const CodecOps& ops = codec_ops(isa);
+    const std::size_t groups = cols / kGroup;
+    for (std::size_t row = 0; row < rows; row++, out += cols, scales += 2 * groups) {
+        ops.vbit_decode(packed, scales, groups, widths[row], out);
+        packed += cols * widths[row] / 8;
     }
 }
 

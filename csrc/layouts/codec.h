@@ -35,6 +35,26 @@ void encode_rows(Isa isa, DType layout, Encoder encoder, const Weights& weights,
 void decode_rows(Isa isa, DType layout, std::span<const std::uint8_t* const> planes, std::size_t rows,
                  std::size_t cols, float* out);
 
+// Largest magnitude of each row. Throws Error{"NonFinite", "value"}.
+void row_absmax(Isa isa, const Weights& weights, std::size_t first_row, float* out);
+
+// vbit and vbit_ro, whose rows differ in length: widths[row] is 3, 4, 5, 6 or 8 bits, columns come in groups of 32.
+// Scales are [f16 : cols / 32] per row, packed rows cols * width / 8 bytes, one after the other. Throws as encode_rows.
+void vbit_scales(Isa isa, const Weights& weights, const std::uint8_t* widths, std::size_t first_row,
+                 std::uint8_t* scales);
+void vbit_pack(Isa isa, const Weights& weights, const std::uint8_t* widths, const std::uint8_t* scales,
+               std::uint8_t* packed);
+void vbit_decode(Isa isa, const std::uint8_t* widths, const std::uint8_t* scales, const std::uint8_t* packed,
+                 std::size_t rows, std::size_t cols, float* out);
+
+// Where a row of q4tp or q2tp goes. `logs` is scratch for one float per group.
+struct LadderRow {
+    std::uint8_t* weights;
+    std::uint8_t* params;
+    std::uint8_t* codes;
+    float* logs;
+};
+
 // The inner loops, one table per instruction set. Pointers into payloads are unaligned.
 struct CodecOps {
     void (*widen_f16)(const std::uint8_t* halves, std::size_t n, float* out);
@@ -47,6 +67,16 @@ struct CodecOps {
     void (*q4_encode_plain)(const float* x, std::size_t groups, std::uint8_t* tiles);
     void (*q4_encode_best)(const float* x, std::size_t groups, std::uint8_t* tiles);
     void (*q4_decode)(const std::uint8_t* tiles, std::size_t groups, float* out);
+    void (*q4tp_encode)(const float* x, std::size_t groups, bool best, const LadderRow& row);
+    void (*q4tp_decode)(const std::uint8_t* weights, const std::uint8_t* params, const std::uint8_t* codes,
+                        std::size_t groups, float* out);
+    void (*q2tp_encode)(const float* x, std::size_t groups, bool best, const LadderRow& row);
+    void (*q2tp_decode)(const std::uint8_t* weights, const std::uint8_t* params, const std::uint8_t* codes,
+                        std::size_t groups, float* out);
+    void (*vbit_scales)(const float* x, std::size_t groups, int width, std::uint8_t* scales);
+    void (*vbit_pack)(const float* x, std::size_t groups, int width, const std::uint8_t* scales, std::uint8_t* out);
+    void (*vbit_decode)(const std::uint8_t* packed, const std::uint8_t* scales, std::size_t groups, int width,
+                        float* out);
 };
 
 namespace codec_scalar {

@@ -42,6 +42,11 @@ class Mapping:
             raise Bounds("outside the mapped file", code="map", expected=f"within {self.size} bytes", found=offset)
         return memoryview(self._map)[offset : offset + nbytes]
 
+    def release(self, offset: int, nbytes: int) -> None:
+        """Drop the whole pages inside a range from memory; they come back from disk when touched again."""
+        if self._map is not None:
+            drop_pages(self._map, offset, nbytes)
+
     def check_unchanged(self) -> None:
         """Raise Changed.file when the mapped inode was written to or resized since it was opened."""
         if self._map is None:
@@ -65,6 +70,14 @@ class Mapping:
     def __del__(self) -> None:
         if getattr(self, "_map", None) is not None:
             self.close()
+
+
+def drop_pages(mapped: mmap.mmap, offset: int, nbytes: int) -> None:
+    """Tell the system that the whole pages inside a range are not needed again, where it can be told."""
+    start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
+    if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, start, length)
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:

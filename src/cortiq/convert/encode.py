@@ -16,7 +16,9 @@ from cortiq.convert.plan import Planned
 from cortiq.errors import NonFinite
 from cortiq.layouts import Encoder, layout
 from cortiq.layouts.base import Bytes
-from cortiq.layouts.native import encode_rows
+from cortiq.layouts.native import encode_rows, vbit_pack, vbit_scales
+from cortiq.layouts.sizes import GROUP
+from cortiq.layouts.vbit import Vbit
 
 BLOCK_WEIGHTS = 1 << 20
 _AHEAD = 2
@@ -24,11 +26,12 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Rows first to last (exclusive) of a tensor."""
+    """Rows first to last (exclusive) of a tensor. ``part`` 1 is the second time they pass: packed rows of vbit."""
 
     entry: Planned
     first: int
     last: int
+    part: int = 0
 
 
 class EncodePool:
@@ -61,19 +64,38 @@ class EncodePool:
         The other planes are a few bytes a row and are kept until the first is through. Raises NonFinite with the
         name of the tensor.
         """
+        if entry.widths is not None:
+            yield from self._vbit_chunks(entry, entry.widths)
+            return
         later: list[tuple[Bytes, ...]] = []
-        rows = entry.tensor.matrix_shape[0]
-        last = 0
-        while last < rows:
-            block, planes = self._next()
-            if block.entry is not entry or block.first != last:
-                raise AssertionError("tensors were not consumed in the order they were planned")
-            last = block.last
+        for planes in self._pass(entry):
             yield planes[0].reshape(-1)
             later.append(planes[1:])
         for plane in zip(*later, strict=True):
             for piece in plane:
                 yield piece.reshape(-1)
+
+    def _vbit_chunks(self, entry: Planned, widths: Bytes) -> Iterator[Bytes]:
+        """Widths, scales, table of rows, and in a second pass over the tensor the packed rows."""
+        kind = layout(entry.dtype)
+        assert isinstance(kind, Vbit)
+        yield widths
+        for (scales,) in self._pass(entry):
+            yield scales.reshape(-1)
+        yield kind.row_table(widths, entry.tensor.shape[1] // GROUP)
+        for (packed,) in self._pass(entry, 1):
+            yield packed
+
+    def _pass(self, entry: Planned, part: int = 0) -> Iterator[tuple[Bytes, ...]]:
+        """The blocks of a tensor in order."""
+        rows = entry.tensor.matrix_shape[0]
+        last = 0
+        while last < rows:
+            block, planes = self._next()
+            if block.entry is not entry or block.first != last or block.part != part:
+                raise AssertionError("tensors were not consumed in the order they were planned")
+            last = block.last
+            yield planes
 
     def _next(self) -> tuple[_Block, tuple[Bytes, ...]]:
         while len(self._running) < self._limit:
@@ -88,18 +110,26 @@ class EncodePool:
 
     def _advance(self, block: _Block) -> None:
         tensor = block.entry.tensor
-        rows = tensor.matrix_shape[0]
-        self._done += tensor.nbytes * (block.last - block.first) / rows
+        blocks = tensor.matrix_shape[0] * _passes(block.entry)
+        self._done += tensor.nbytes * (block.last - block.first) / blocks
         if self._progress is not None:
             self._progress(min(round(self._done), self._total), self._total)
 
 
 def encode_block(block: _Block, encoder: Encoder) -> tuple[Bytes, ...]:
-    """One u8 array [rows, row_nbytes] per plane. Raises NonFinite with the name of the tensor."""
-    tensor = block.entry.tensor
+    """One u8 array [rows, row_nbytes] per plane, for vbit what the pass is about.
+
+    Raises NonFinite with the name of the tensor.
+    """
+    entry, tensor = block.entry, block.entry.tensor
     values = np.ascontiguousarray(tensor.read(block.first, block.last))
     try:
-        planes = encode_rows(layout(block.entry.dtype), values, encoder=encoder, first_row=block.first)
+        if entry.widths is None:
+            planes = encode_rows(layout(entry.dtype), values, encoder=encoder, first_row=block.first)
+        else:
+            widths = entry.widths[block.first : block.last]
+            scales = vbit_scales(values, widths, first_row=block.first)
+            planes = (scales if block.part == 0 else vbit_pack(values, widths, scales),)
     except NonFinite as error:
         error.tensor = tensor.source_name
         raise
@@ -109,7 +139,10 @@ def encode_block(block: _Block, encoder: Encoder) -> tuple[Bytes, ...]:
 
 
 def _blocks(entry: Planned) -> Iterator[_Block]:
-    rows, cols = entry.tensor.matrix_shape
-    step = max(BLOCK_WEIGHTS // cols, 1)
-    for first in range(0, rows, step):
-        yield _Block(entry, first, min(first + step, rows))
+    for part in range(_passes(entry)):
+        for first, last in entry.tensor.spans(BLOCK_WEIGHTS):
+            yield _Block(entry, first, last, part)
+
+
+def _passes(entry: Planned) -> int:
+    return 1 if entry.widths is None else 2

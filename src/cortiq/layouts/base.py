@@ -39,12 +39,14 @@ class Layout(ABC):
     ``id``          dtype byte of a directory record (SPEC 3.1)
     ``name``        the name SPEC 3.1 gives it
     ``exact_size``  False when the shape gives only the smallest size, the content the exact one
+    ``row_records`` False when a payload is not one record per row and plane: no ``planes``, no blocks of rows
     ``has_codec``   False when only sizes and content rules are known; encode and decode then raise UnsupportedFeature
     """
 
     id: ClassVar[int]
     name: ClassVar[str]
     exact_size: ClassVar[bool] = True
+    row_records: ClassVar[bool] = True
     has_codec: ClassVar[bool] = True
 
     @abstractmethod

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cortiq.errors import UsageError
 from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, as_bytes
-from cortiq.layouts.sizes import Shape, rows_and_cols
+from cortiq.layouts.sizes import GROUP, Shape, rows_and_cols
+from cortiq.layouts.vbit import Vbit, amplitudes, row_ends, widths_of_rows
 
 
 def encode_rows(
@@ -47,16 +48,59 @@ def encode(layout: Layout, values: NDArray[Any], *, encoder: Encoder = "best", i
     """``layout.encode`` by the native core. A u8 layout is refused: its bytes need no encoder."""
     layout.payload_nbytes(values.shape)
     matrix = np.ascontiguousarray(values).reshape(rows_and_cols(values.shape))
+    if isinstance(layout, Vbit):
+        widths = widths_of_rows(amplitudes(row_absmax(matrix, isa=isa)))
+        scales = vbit_scales(matrix, widths, isa=isa)
+        table = layout.row_table(widths, scales.shape[1] // 2)
+        return b"".join(part.tobytes() for part in (widths, scales, table, vbit_pack(matrix, widths, scales, isa=isa)))
     return b"".join(plane.tobytes() for plane in encode_rows(layout, matrix, encoder=encoder, isa=isa))
 
 
 def decode(layout: Layout, payload: Payload, shape: Shape, *, isa: str = "") -> Floats:
     """``layout.decode`` by the native core."""
     layout.validate(payload, shape)
+    if isinstance(layout, Vbit):
+        return vbit_decode(*layout.parts(payload, shape), isa=isa)
     data = as_bytes(payload)
     rows, cols = rows_and_cols(shape)
     planes = [data[p.offset : p.offset + rows * p.row_nbytes] for p in layout.planes(shape)]
     return decode_rows(layout, planes, rows, cols, isa=isa).reshape(tuple(shape))
+
+
+def row_absmax(values: NDArray[Any], *, first_row: int = 0, isa: str = "") -> Floats:
+    """Largest magnitude of each row, f32. Raises NonFinite.value."""
+    from cortiq.native import core
+
+    found = np.empty(len(values), np.float32)
+    core.row_absmax(_source(values), found, first_row, isa)
+    return found
+
+
+def vbit_scales(values: NDArray[Any], widths: Bytes, *, first_row: int = 0, isa: str = "") -> Bytes:
+    """The scales of a block of rows of a vbit tensor, u8 [rows, 2 G]. Raises as ``encode_rows``."""
+    from cortiq.native import core
+
+    scales = np.empty((len(values), values.shape[1] // GROUP * 2), np.uint8)
+    core.vbit_scales(_source(values), widths, scales, first_row, isa)
+    return scales
+
+
+def vbit_pack(values: NDArray[Any], widths: Bytes, scales: Bytes, *, isa: str = "") -> Bytes:
+    """The packed rows of a block, one after the other, at given widths and scales."""
+    from cortiq.native import core
+
+    packed = np.empty(int(row_ends(widths, values.shape[1] // GROUP)[-1]), np.uint8)
+    core.vbit_pack(_source(values), widths, scales, packed, isa)
+    return packed
+
+
+def vbit_decode(widths: Bytes, scales: Bytes, packed: Bytes, *, isa: str = "") -> Floats:
+    """A block of rows as f32 [rows, cols] from its widths, scales u8 [rows, 2 G] and packed rows."""
+    from cortiq.native import core
+
+    values = np.empty((len(widths), scales.shape[1] // 2 * GROUP), np.float32)
+    core.vbit_decode(widths, scales, packed, values, isa)
+    return values
 
 
 def _source(values: NDArray[Any]) -> NDArray[Any]:

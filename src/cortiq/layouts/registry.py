@@ -10,11 +10,15 @@ from cortiq.layouts.base import Layout
 from cortiq.layouts.bf16 import BF16
 from cortiq.layouts.f16 import F16
 from cortiq.layouts.f32 import F32
+from cortiq.layouts.q2tp import Q2TP
 from cortiq.layouts.q4_tiled import Q4Tiled
+from cortiq.layouts.q4tp import Q4TP
 from cortiq.layouts.q8_row import Q8Row
 from cortiq.layouts.sizes import Shape
 from cortiq.layouts.u8 import U8
-from cortiq.layouts.undecoded import Q1, Q1S, Q1T, Q2TP, Q4TP, Q82F, Q4Block, Vbit, VbitRo
+from cortiq.layouts.undecoded import Q1, Q1S, Q1T, Q82F, Q4Block
+from cortiq.layouts.vbit import Vbit
+from cortiq.layouts.vbit_ro import VbitRo
 
 _ALL: tuple[type[Layout], ...] = (
     F32, F16, BF16, Q8Row, Q4Block, U8, Vbit, Q82F, VbitRo, Q4Tiled, Q1, Q1S, Q1T, Q4TP, Q2TP,
