@@ -36,7 +36,9 @@ def with_sections(**tensors: tuple[str, tuple[int, ...]]) -> Cmf:
         values = heavy_tailed(1, int(np.prod(shape))).reshape(shape)
         payload = bytes(values.size) if dtype == "u8" else layout(dtype).encode(values)
         made.append(T(name.replace("__", "."), layout(dtype).id, shape, payload))
-    return file.with_tensors(*(t for t in file.tensors if t.dtype != 0), *made)
+    kept = [t for t in file.tensors if t.dtype == layout("f16").id]
+    gate = T(GATE, layout("q4_tiled").id, (96, 64), layout("q4_tiled").encode(heavy_tailed(96, 64)))
+    return file.with_tensors(*kept, gate, *made)
 
 
 def test_upstreams_q4tp_of_a_q4_tiled_file(tmp_path: Path) -> None:
@@ -125,9 +127,8 @@ def test_provenance_grows(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("provenance", [None, "a sentence", ["a list"]])
 def test_provenance_of_any_shape_is_kept(provenance: object, tmp_path: Path) -> None:
-    path = two_layers().with_header(provenance=provenance).save(tmp_path / "in.cmf")
-    options = ConvertOptions(quant="f16", overrides=parse_overrides((r"layers\.1=f32",)))
-    requant(path, tmp_path / "out.cmf", options)
+    path = with_sections().with_header(provenance=provenance).save(tmp_path / "in.cmf")
+    requant(path, tmp_path / "out.cmf", ConvertOptions(quant="f16"))
     with cortiq.open(tmp_path / "out.cmf") as file:
         found = file.header["provenance"]
     assert len(found["requant"]) == 1

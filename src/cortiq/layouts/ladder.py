@@ -48,15 +48,16 @@ def exp2(values: Floats) -> Floats:
     rest, part = x - whole / _PARTS, whole.astype(np.int64)
     scale = np.ldexp(_ROOTS[part % _PARTS], part // _PARTS)
     with np.errstate(over="ignore", under="ignore"):
-        return (((_C3 * rest + _C2) * (rest * rest) + (_C1 * rest + 1)) * scale).astype(np.float32)
+        power: Floats = (((_C3 * rest + _C2) * (rest * rest) + (_C1 * rest + 1)) * scale).astype(np.float32)
+    return power
 
 
 def _root_of_two(part: int) -> float:
     """2^(part / 32), correctly rounded: five square roots of a whole number."""
-    root = 2 ** (part + _PARTS * 80)
+    root: int = 1 << (part + _PARTS * 80)
     for _ in range(5):
         root = isqrt(root)
-    return root / 2**80
+    return root / (1 << 80)
 
 
 _ROOTS = np.array([_root_of_two(part) for part in range(_PARTS)])
@@ -165,7 +166,8 @@ def pack_codes(codes: Codes) -> Bytes:
 def unpack_codes(packed: Bytes, groups: int) -> Codes:
     """The reverse. Padding bits are not looked at."""
     bits = np.unpackbits(packed, axis=1, count=_CODE_BITS * groups, bitorder="little")
-    return bits.reshape(len(packed), groups, _CODE_BITS).astype(np.int64) @ (1 << np.arange(_CODE_BITS))
+    codes: Codes = bits.reshape(len(packed), groups, _CODE_BITS).astype(np.int64) @ (1 << np.arange(_CODE_BITS))
+    return codes
 
 
 def group_scales(params: Bytes, codes: Bytes, groups: int) -> Floats:

@@ -27,6 +27,7 @@ GROUP_NBYTES = 8
 SPAN = 30
 TOPS: Floats = np.array([1.0, 0.9, 0.8, 0.7], np.float32)
 _LEVELS = np.float32(1.5)
+_SHIFTS: Bytes = np.array([0, 2, 4, 6], np.uint8)
 
 
 class Q2TP(Q4TP):
@@ -48,14 +49,14 @@ class Q2TP(Q4TP):
         codes = ladder.search_codes(lambda scales: _errors(columns, scales), rungs, nearest, candidates, 1)
         codes = np.where(dead.reshape(-1), 0, codes)
         scales = np.take_along_axis(rungs, codes[:, None], axis=1)
-        inverse = np.float32(1) / np.where(scales > 0, scales, np.float32(1))  # a group at rung 0 is all zeros
-        quads = _nearest_levels(groups.reshape(-1, GROUP) * inverse).astype(np.uint8)
-        packed = quads[:, 0::4] | quads[:, 1::4] << 2 | quads[:, 2::4] << 4 | quads[:, 3::4] << 6
-        return packed.reshape(len(values), -1), params, ladder.pack_codes(codes.reshape(dead.shape))
+        scales[scales == 0] = 1  # a group at rung 0 is all zeros
+        quads = _nearest_levels(groups.reshape(-1, GROUP) * (np.float32(1) / scales)).astype(np.uint8)
+        packed: Bytes = np.bitwise_or.reduce(quads.reshape(len(values), -1, 4) << _SHIFTS, axis=2)
+        return packed, params, ladder.pack_codes(codes.reshape(dead.shape))
 
     def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
         packed, params, codes = planes
-        quads = (packed[:, :, None] >> np.array([0, 2, 4, 6], np.uint8) & 3).reshape(len(packed), -1, GROUP)
+        quads = (packed[:, :, None] >> _SHIFTS & np.uint8(3)).reshape(len(packed), -1, GROUP)
         rungs = _rungs(params, 1)
         scales = np.take_along_axis(rungs, ladder.unpack_codes(codes, cols // GROUP), axis=1)[:, :, None]
         return ((quads.astype(np.float32) - _LEVELS) * scales).reshape(-1, cols)
@@ -92,7 +93,8 @@ def _rungs(params: Bytes, repeats: int) -> Floats:
 
 
 def _nearest_levels(ratios: Floats) -> Floats:
-    return np.rint(np.clip(ratios + _LEVELS, np.float32(0), np.float32(3)))
+    levels: Floats = np.rint(np.clip(ratios + _LEVELS, np.float32(0), np.float32(3)))
+    return levels
 
 
 def _errors(columns: Floats, scales: Floats) -> Floats:

@@ -57,7 +57,8 @@ class CmfTensor(SourceTensor):
         kind, cols = layout(self.entry.dtype), self.matrix_shape[1]
         data = as_bytes(self.file[self.name].raw)
         if kind.name in _FLOATS:
-            return data.view(_FLOATS[kind.name]).reshape(self.matrix_shape)[first:last]
+            values: Block = data.view(_FLOATS[kind.name]).reshape(self.matrix_shape)
+            return values[first:last]
         if isinstance(kind, Vbit):
             widths, scales, packed = kind.parts(data, self.shape)
             ends = row_ends(widths, cols // GROUP)
