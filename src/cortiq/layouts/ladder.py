@@ -117,7 +117,8 @@ def fit_params(low: Floats, top: Floats, span: int) -> Bytes:
 def nearest_codes(logs: Floats, params: Bytes, most: int) -> Codes:
     """The step of the ladder nearest to each log scale [rows, groups], from 0 to ``most``."""
     low, step = f32_from_f16(params.view(np.uint16)).T[..., None]
-    return np.rint(np.clip((logs - low) / step, np.float32(0), np.float32(most))).astype(np.int64)
+    codes: Codes = np.rint(np.clip((logs - low) / step, np.float32(0), np.float32(most))).astype(np.int64)
+    return codes
 
 
 def search_codes(errors: Errors, rungs: Floats, start: Codes, candidates: Iterable[Codes], lowest: int) -> Codes:
