@@ -57,6 +57,20 @@ static inline void store_params(std::uint8_t* out, Params params) {
     store_u16(out + 2, params.step);
 }
 
+// A row of a payload whose groups have `group_nbytes` bytes of weights.
+struct LadderView {
+    const std::uint8_t* weights;
+    Params params;
+    const std::uint8_t* codes;
+};
+
+static inline LadderView ladder_view(const MatrixView& w, std::size_t row, std::size_t group_nbytes) {
+    const std::size_t groups = w.cols / kGroup32, code_nbytes = (5 * groups + 7) / 8;
+    const std::uint8_t* params = w.data + w.rows * groups * group_nbytes;
+    return {w.data + row * groups * group_nbytes, load_params(params + 4 * row),
+            params + 4 * w.rows + row * code_nbytes};
+}
+
 // max(f16(x), 2^-14)
 static inline float stored_scale(float x) {
     const float rounded = f32_from_f16(f16_from_f32(x));

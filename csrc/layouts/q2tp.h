@@ -86,13 +86,14 @@ static void q2tp_encode(const float* x, std::size_t groups, bool best, const Lad
     }
 }
 
-// One row as f32.
-static void q2tp_decode(const std::uint8_t* weights, const std::uint8_t* params, const std::uint8_t* codes,
-                        std::size_t groups, float* out) {
+static void q2tp_decode(const MatrixView& w, std::size_t row, float* out) {
+    const std::size_t groups = w.cols / kGroup32;
+    const LadderView view = ladder_view(w, row, kGroup32 / 4);
     float rungs[kRungs];
-    q2tp_rungs(load_params(params), rungs);
+    q2tp_rungs(view.params, rungs);
+    const std::uint8_t* weights = view.weights;
     for (std::size_t g = 0; g < groups; g++, weights += kGroup32 / 4, out += kGroup32) {
-        const float scale = rungs[code_at(codes, g)];
+        const float scale = rungs[code_at(view.codes, g)];
         for (std::size_t i = 0; i < kGroup32; i++)
             out[i] = (float(weights[i / 4] >> (2 * (i % 4)) & 3) - 1.5f) * scale;
     }

@@ -44,13 +44,14 @@ static void q4tp_encode(const float* x, std::size_t groups, bool best, const Lad
     }
 }
 
-// One row as f32.
-static void q4tp_decode(const std::uint8_t* weights, const std::uint8_t* params, const std::uint8_t* codes,
-                        std::size_t groups, float* out) {
+static void q4tp_decode(const MatrixView& w, std::size_t row, float* out) {
+    const std::size_t groups = w.cols / kGroup32;
+    const LadderView view = ladder_view(w, row, kGroup32 / 2);
     float rungs[kRungs];
-    expand_ladder(load_params(params), rungs);
+    expand_ladder(view.params, rungs);
+    const std::uint8_t* weights = view.weights;
     for (std::size_t g = 0; g < groups; g++, weights += kGroup32 / 2, out += kGroup32) {
-        const float scale = rungs[code_at(codes, g)];
+        const float scale = rungs[code_at(view.codes, g)];
         for (std::size_t k = 0; k < kGroup32 / 2; k++) {
             out[2 * k] = float(int(weights[k] & 15) - 8) * scale;
             out[2 * k + 1] = float(int(weights[k] >> 4) - 8) * scale;

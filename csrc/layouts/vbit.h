@@ -59,15 +59,35 @@ static void vbit_pack(const float* x, std::size_t groups, int width, const std::
     }
 }
 
-// One row as f32.
-static void vbit_decode(const std::uint8_t* packed, const std::uint8_t* scales, std::size_t groups, int width,
-                        float* out) {
-    switch (width) {
+// Where a packed row begins: in vbit_ro a table tells, in vbit the widths of the rows before it.
+template <bool table>
+static std::size_t vbit_offset(const MatrixView& w, std::size_t row) {
+    const std::size_t groups = w.cols / kGroup32, head = w.rows + 2 * w.rows * groups;
+    if (table) {
+        std::uint32_t offset;
+        std::memcpy(&offset, w.data + head + 4 * row, 4);
+        return head + 4 * (w.rows + 1) + offset;
+    }
+    std::size_t bits = 0;
+    for (std::size_t before = 0; before < row; before++) bits += w.data[before];
+    return head + 4 * groups * bits;
+}
+
+// A row that a wrong width or table puts outside of the payload is NaN.
+template <bool table>
+static void vbit_decode(const MatrixView& w, std::size_t row, float* out) {
+    const std::size_t groups = w.cols / kGroup32, offset = vbit_offset<table>(w, row);
+    const int width = w.data[row];
+    const std::uint8_t *scales = w.data + w.rows + 2 * groups * row, *packed = w.data + offset;
+    const bool inside = offset <= w.nbytes && w.nbytes - offset >= 4 * groups * std::size_t(width);
+    switch (inside ? width : 0) {
         case 3: return vbit_decode_row<3>(packed, scales, groups, out);
         case 4: return vbit_decode_row<4>(packed, scales, groups, out);
         case 5: return vbit_decode_row<5>(packed, scales, groups, out);
         case 6: return vbit_decode_row<6>(packed, scales, groups, out);
-        default: return vbit_decode_row<8>(packed, scales, groups, out);
+        case 8: return vbit_decode_row<8>(packed, scales, groups, out);
+        default:
+            for (std::size_t i = 0; i < w.cols; i++) out[i] = __builtin_nanf("");
     }
 }
 

@@ -10,7 +10,7 @@ from builders.weights import appendix_a, awkward, heavy_tailed
 from cortiq.container.hash64 import hash64
 from cortiq.errors import Bounds, NonFinite, Parse, UsageError
 from cortiq.layouts import layout, native
-from cortiq.layouts.vbit import WIDTHS, Vbit, nearest_widths, pack_rows, scale_rows, unpack_rows, widths_of_rows
+from cortiq.layouts.vbit import WIDTHS, Vbit, nearest_widths, widths_of_rows
 
 VBIT, VBIT_RO = layout("vbit"), layout("vbit_ro")
 assert isinstance(VBIT, Vbit)
@@ -77,23 +77,43 @@ def test_round_trip_stays_within_half_a_step_of_each_width(kind: Vbit, values: N
 def test_native_bytes_equal_the_definition_at_given_widths(kind: Vbit, element: Any, isa: str) -> None:
     for values in (heavy_tailed(23, 96).astype(element), heavy_tailed(3, 8192).astype(element)):
         widths = some_widths(len(values))
-        matrix = values.astype(np.float32)
-        scales = native.vbit_scales(values, widths, isa=isa)
-        assert scales.tobytes() == scale_rows(matrix, widths).tobytes()
-        packed = native.vbit_pack(values, widths, scales, isa=isa)
-        assert packed.tobytes() == pack_rows(matrix, widths, scales).tobytes()
-        decoded = native.vbit_decode(widths, scales, packed, isa=isa)
-        assert decoded.tobytes() == unpack_rows(packed, widths, scales).tobytes()
+        payload = kind.encode(values, widths=widths)
+        planes = native.encode_rows(kind, values, survey=widths, isa=isa)
+        head = kind.tail_head(*values.shape, widths)
+        packed = native.tail_rows(kind, values, widths, isa=isa)
+        assert b"".join(part.tobytes() for part in (*planes, head, packed)) == payload
+        assert native.decode(kind, payload, values.shape, isa=isa).tobytes() == (
+            kind.decode(payload, values.shape).tobytes()
+        )
 
 
 def test_every_pattern_of_bits_decodes_alike(isa: str) -> None:
     rng = np.random.default_rng(3)
     widths = some_widths(10)
-    scales = rng.integers(0, 0x7C00, (10, 16)).astype("<u2").view(np.uint8)
-    packed = rng.integers(0, 256, int(4 * 16 * widths.sum()), np.uint8)
-    assert native.vbit_decode(widths, scales, packed, isa=isa).tobytes() == (
-        unpack_rows(packed, widths, scales).tobytes()
-    )
+    scales = rng.integers(0, 0x7C00, (10, 16)).astype("<u2")
+    packed = rng.integers(0, 256, int(4 * 16 * widths.sum(dtype=int)), np.uint8)
+    payload = widths.tobytes() + scales.tobytes() + packed.tobytes()
+    assert native.decode(VBIT, payload, (10, 512), isa=isa).tobytes() == VBIT.decode(payload, (10, 512)).tobytes()
+
+
+def test_blocks_name_the_row_of_the_tensor(isa: str) -> None:
+    values, widths = heavy_tailed(4, 64), np.full(14, 4, np.uint8)
+    values[3, 17] = np.inf
+    with pytest.raises(NonFinite, match=r"weight \[13, 17\] is not finite"):
+        native.encode_rows(VBIT, values, survey=widths, first_row=10, isa=isa)
+    with pytest.raises(UsageError, match="survey"):
+        native.encode_rows(VBIT, values, survey=widths[:13], first_row=10, isa=isa)
+
+
+@pytest.mark.parametrize("table", [0xFFFFFFFF, 0x7FFFFFFF])
+def test_a_table_that_was_not_validated_leads_nowhere(table: int, isa: str) -> None:
+    from cortiq.native import core
+
+    payload = bytearray(VBIT_RO.encode(heavy_tailed(3, 64)))
+    payload[3 + 12 + 4 : 3 + 12 + 8] = table.to_bytes(4, "little")
+    values = np.zeros((1, 64), np.float32)
+    core.decode(VBIT_RO.id, payload, 3, values, 1, isa)
+    assert np.isnan(values).all()
 
 
 def test_native_row_maxima(isa: str) -> None:
@@ -109,12 +129,12 @@ def test_weights_too_large_for_a_width_are_refused(width: int, isa: str) -> None
     limit = np.float32(65520) * np.float32(2 ** (width - 1) - 1)
     widths, values = np.uint8([8, width, 8]), heavy_tailed(3, 64)
     values[1, 40] = np.nextafter(limit, np.float32(0))
-    native.vbit_scales(values, widths, isa=isa)
+    native.encode_rows(VBIT, values, survey=widths, isa=isa)
     assert np.isfinite(VBIT.decode(VBIT.encode(values, widths=widths), (3, 64))).all()
     values[1, 40] = -limit
     for encode in (
         lambda: VBIT.encode(values, widths=widths),
-        lambda: native.vbit_scales(values, widths, isa=isa),
+        lambda: native.encode_rows(VBIT, values, survey=widths, isa=isa),
     ):
         with pytest.raises(NonFinite, match=r"weight \[1, 40\] is too large for .*vbit") as raised:
             encode()
@@ -128,7 +148,7 @@ def test_other_widths_are_refused(width: int, isa: str) -> None:
     payload[1] = width
     for refused in (
         lambda: VBIT.encode(values, widths=widths),
-        lambda: native.vbit_scales(values, widths, isa=isa),
+        lambda: native.encode_rows(VBIT, values, survey=widths, isa=isa),
         lambda: VBIT_RO.validate(payload, (3, 64)),
     ):
         with pytest.raises(Parse, match="row 1") as raised:
@@ -157,20 +177,13 @@ def test_a_table_that_contradicts_the_widths_is_refused(entry: int, value: int) 
 def test_the_core_checks_its_buffers(isa: str) -> None:
     from cortiq.native import core
 
-    values, widths, scales = heavy_tailed(2, 32), np.uint8([3, 4]), np.zeros((2, 2), np.uint8)
+    values, widths = heavy_tailed(2, 32), np.uint8([3, 4])
     for wrong in (
-        lambda: core.vbit_scales(values, widths[:1], scales, 0, isa),
-        lambda: core.vbit_scales(values, widths, scales[:1], 0, isa),
-        lambda: core.vbit_pack(values, widths, scales, bytearray(27), isa),
-        lambda: core.vbit_decode(widths, scales, bytes(29), np.zeros((2, 32), np.float32), isa),
+        lambda: core.vbit_pack(values, widths[:1], bytearray(28), isa),
+        lambda: core.vbit_pack(values, widths, bytearray(27), isa),
         lambda: core.row_absmax(values, bytearray(4), 0, isa),
     ):
         with pytest.raises(UsageError, match="planes"):
             wrong()
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_there_are_no_planes(kind: Vbit) -> None:
-    with pytest.raises(UsageError) as raised:
-        kind.planes((2, 32))
-    assert raised.value.kind == "UsageError.row_records"
+    with pytest.raises(Parse, match="vbit_bits"):
+        core.vbit_pack(values, np.uint8([3, 7]), bytearray(40), isa)

@@ -1,4 +1,8 @@
-"""Encodes blocks of rows ahead of the writer, on a few threads, and hands them out in order."""
+"""Encodes blocks of rows ahead of the writer, on a few threads, and hands them out in order.
+
+An encoder that needs to know the whole tensor first gets it by a pass over the source, in blocks too: no tensor is ever
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from cortiq.convert.options import ConvertOptions, Progress
-from cortiq.convert.plan import Planned
+from cortiq.convert.plan import Planned, take_survey
 from cortiq.errors import NonFinite
 from cortiq.layouts import Encoder, layout
-from cortiq.layouts.base import Bytes
-from cortiq.layouts.native import encode_rows, vbit_pack, vbit_scales
-from cortiq.layouts.sizes import GROUP
-from cortiq.layouts.vbit import Vbit
+from cortiq.layouts.base import NOTHING, Bytes, Survey
+from cortiq.layouts.native import encode_rows, tail_rows
 
 BLOCK_WEIGHTS = 1 << 20
 _AHEAD = 2
@@ -26,12 +29,27 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Rows first to last (exclusive) of a tensor. ``part`` 1 is the second time they pass: packed rows of vbit."""
+    """Rows first to last (exclusive) of a tensor; ``again`` when they pass a second time, for a long tail."""
 
     entry: Planned
     first: int
     last: int
-    part: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A block in the layout: what it contributes to each plane, and to the end of the tail."""
+
+    planes: tuple[Bytes, ...]
+    tail: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    block: _Block
+    survey: Future[Survey]
+    encoded: Future[Encoded]
 
 
 class EncodePool:
@@ -46,7 +64,8 @@ class EncodePool:
         self._total = sum(entry.tensor.nbytes for entry in planned)
         self._done = 0.0
         self._waiting = iter([block for entry in planned for block in _blocks(entry)])
-        self._running: deque[tuple[_Block, Future[tuple[Bytes, ...]]]] = deque()
+        self._running: deque[_Job] = deque()
+        self._survey: Future[Survey] = Future()
         self._limit = options.threads + _AHEAD
         self._executor = ThreadPoolExecutor(options.threads, thread_name_prefix="cortiq-encode")
 
@@ -59,90 +78,92 @@ class EncodePool:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def chunks(self, entry: Planned) -> Iterator[Bytes]:
-        """The payload of ``entry`` in order: the first plane block by block, then the other planes.
+        """The payload of ``entry`` in order: the first plane block by block, then the other planes and the tail.
 
-        The other planes are a few bytes a row and are kept until the first is through. Raises NonFinite with the
-        name of the tensor.
+        These are a few bytes a row, or 1/16 byte a weight at most, and are kept until the first plane is through.
+        Raises NonFinite with the name of the tensor.
         """
-        if entry.widths is not None:
-            yield from self._vbit_chunks(entry, entry.widths)
-            return
-        later: list[tuple[Bytes, ...]] = []
-        for planes in self._pass(entry):
-            yield planes[0].reshape(-1)
-            later.append(planes[1:])
-        for plane in zip(*later, strict=True):
-            for piece in plane:
-                yield piece.reshape(-1)
+        encoded: list[Encoded] = []
+        known, kind = NOTHING, layout(entry.dtype)
+        for job in self._pass(entry, again=False):
+            done, known = job.encoded.result(), job.survey.result()
+            yield done.planes[0]
+            encoded.append(Encoded(done.planes[1:], done.tail))
+        for plane in zip(*(done.planes for done in encoded), strict=True):
+            yield from plane
+        head = kind.tail_head(*entry.tensor.matrix_shape, known)
+        tails = (done.tail for done in encoded)
+        if kind.long_tail:
+            tails = (job.encoded.result().tail for job in self._pass(entry, again=True))
+        yield from (part for part in chain([head], tails) if part.size)
 
-    def _vbit_chunks(self, entry: Planned, widths: Bytes) -> Iterator[Bytes]:
-        """Widths, scales, table of rows, and in a second pass over the tensor the packed rows."""
-        kind = layout(entry.dtype)
-        assert isinstance(kind, Vbit)
-        yield widths
-        for (scales,) in self._pass(entry):
-            yield scales.reshape(-1)
-        yield kind.row_table(widths, entry.tensor.shape[1] // GROUP)
-        for (packed,) in self._pass(entry, 1):
-            yield packed
-
-    def _pass(self, entry: Planned, part: int = 0) -> Iterator[tuple[Bytes, ...]]:
+    def _pass(self, entry: Planned, *, again: bool) -> Iterator[_Job]:
         """The blocks of a tensor in order."""
-        rows = entry.tensor.matrix_shape[0]
-        last = 0
+        rows, last = entry.tensor.matrix_shape[0], 0
         while last < rows:
-            block, planes = self._next()
-            if block.entry is not entry or block.first != last or block.part != part:
+            job = self._next()
+            block = job.block
+            if block.entry is not entry or block.first != last or block.again != again:
                 raise AssertionError("tensors were not consumed in the order they were planned")
             last = block.last
-            yield planes
+            yield job
 
-    def _next(self) -> tuple[_Block, tuple[Bytes, ...]]:
+    def _next(self) -> _Job:
         while len(self._running) < self._limit:
             block = next(self._waiting, None)
             if block is None:
                 break
-            self._running.append((block, self._executor.submit(encode_block, block, self._encoder)))
-        block, future = self._running.popleft()
-        planes = future.result()
-        self._advance(block)
-        return block, planes
+            self._running.append(self._start(block))
+        job = self._running.popleft()
+        job.encoded.result()
+        self._advance(job.block)
+        return job
+
+    def _start(self, block: _Block) -> _Job:
+        """Jobs start in the order they are submitted, so a survey never waits for the blocks that wait for it."""
+        if block.first == 0 and not block.again:
+            self._survey = self._executor.submit(_survey_of, block.entry)
+        encoded = self._executor.submit(encode_block, block, self._encoder, self._survey)
+        return _Job(block, self._survey, encoded)
 
     def _advance(self, block: _Block) -> None:
         tensor = block.entry.tensor
-        blocks = tensor.matrix_shape[0] * _passes(block.entry)
-        self._done += tensor.nbytes * (block.last - block.first) / blocks
+        rows = tensor.matrix_shape[0] * len(_passes(block.entry))
+        self._done += tensor.nbytes * (block.last - block.first) / rows
         if self._progress is not None:
             self._progress(min(round(self._done), self._total), self._total)
 
 
-def encode_block(block: _Block, encoder: Encoder) -> tuple[Bytes, ...]:
-    """One u8 array [rows, row_nbytes] per plane, for vbit what the pass is about.
-
-    Raises NonFinite with the name of the tensor.
-    """
-    entry, tensor = block.entry, block.entry.tensor
+def encode_block(block: _Block, encoder: Encoder, survey: Future[Survey]) -> Encoded:
+    """Raises NonFinite with the name of the tensor."""
+    tensor, kind, known = block.entry.tensor, layout(block.entry.dtype), survey.result()
     values = np.ascontiguousarray(tensor.read(block.first, block.last))
+    planes: tuple[Bytes, ...] = ()
+    tail = NOTHING
     try:
-        if entry.widths is None:
-            planes = encode_rows(layout(entry.dtype), values, encoder=encoder, first_row=block.first)
-        else:
-            widths = entry.widths[block.first : block.last]
-            scales = vbit_scales(values, widths, first_row=block.first)
-            planes = (scales if block.part == 0 else vbit_pack(values, widths, scales),)
+        if not block.again:
+            planes = encode_rows(kind, values, encoder=encoder, survey=known, first_row=block.first)
+        if block.again == kind.long_tail:
+            tail = tail_rows(kind, values, known, first_row=block.first)
     except NonFinite as error:
         error.tensor = tensor.source_name
         raise
     del values
     tensor.release(block.first, block.last)
-    return planes
+    return Encoded(planes, tail)
+
+
+def _survey_of(entry: Planned) -> Survey:
+    return take_survey(entry.tensor, entry.dtype) if entry.survey is None else entry.survey
 
 
 def _blocks(entry: Planned) -> Iterator[_Block]:
-    for part in range(_passes(entry)):
-        for first, last in entry.tensor.spans(BLOCK_WEIGHTS):
-            yield _Block(entry, first, last, part)
+    unit = layout(entry.dtype).block_rows(entry.tensor.matrix_shape[1])
+    for again in _passes(entry):
+        for first, last in entry.tensor.spans(BLOCK_WEIGHTS, unit):
+            yield _Block(entry, first, last, again)
 
 
-def _passes(entry: Planned) -> int:
-    return 1 if entry.widths is None else 2
+def _passes(entry: Planned) -> tuple[bool, ...]:
+    """``again`` of each time the rows pass."""
+    return (False, True) if layout(entry.dtype).long_tail else (False,)

@@ -8,9 +8,9 @@ import numpy as np
 
 from cortiq.convert.amplitudes import read_amplitudes
 from cortiq.convert.options import ConvertOptions
-from cortiq.convert.source import Source, SourceTensor
+from cortiq.convert.source import Block, Source, SourceTensor
 from cortiq.layouts import layout
-from cortiq.layouts.base import Bytes, widen
+from cortiq.layouts.base import Survey, widen
 from cortiq.layouts.bits import fits_f16
 from cortiq.layouts.vbit import Vbit
 
@@ -19,23 +19,25 @@ from cortiq.layouts.vbit import Vbit
 class Planned:
     """A tensor, its dtype, its size in bytes, and what the receipt has to say about the choice.
 
-    ``widths``  bits of each row, u8 [rows], of a vbit tensor, else None
-    ``kept``    the bytes of the source are taken as they are
+    ``survey`` is that of the encoder where the size depends on it, else None: then it is taken when it is needed.
+    ``kept``   the bytes of the source are taken as they are
     """
 
     tensor: SourceTensor
     dtype: str
     nbytes: int
     note: str = ""
-    widths: Bytes | None = None
+    survey: Survey | None = None
     kept: bool = False
 
 
 def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
     """Dtypes by the options' policy. A vector that f16 cannot hold becomes f32.
 
+    Tensors whose size the content decides are read once, in blocks.
+
     Raises UsageError for a tensor rule that matches nothing, Parse or Bounds for one that a shape does not allow, and
-    as ``with_widths``.
+    as ``with_sizes``.
     """
     policy = options.policy(tensor.name for tensor in source.tensors)
     planned = []
@@ -47,20 +49,25 @@ def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
         elif dtype == "f16" and not choice.forced and len(tensor.shape) == 1 and not _fits(tensor):
             dtype, note = "f32", f"{tensor.name}: f32 instead of f16, which cannot hold its values"
         planned.append(Planned(tensor, dtype, layout(dtype).payload_nbytes(tensor.shape), note))
-    return with_widths(planned, options)
+    return with_sizes(planned, options)
 
 
-def with_widths(planned: list[Planned], options: ConvertOptions) -> list[Planned]:
-    """``planned`` with the widths and exact sizes of vbit tensors, whose rows are read for it.
+def with_sizes(planned: list[Planned], options: ConvertOptions) -> list[Planned]:
+    """``planned`` with the surveys and exact sizes of tensors whose size the content decides. They are read for it.
 
-    Raises NonFinite with the name of a tensor, UsageError.route_stats for statistics that do not cover its experts.
+    The widths of vbit are settled together: its budget is that of ``options``. Raises NonFinite with the name of a
+    tensor, UsageError.route_stats for statistics that do not cover its experts.
     """
-    variable = {entry.tensor.name: entry for entry in planned if not entry.kept and _is_vbit(entry)}
-    if not variable:
-        return planned
-    levels = read_amplitudes((entry.tensor for entry in variable.values()), options.threads)
-    widths = options.budget().allocate(levels)
-    return [_sized(entry, widths[entry.tensor.name]) if entry.tensor.name in variable else entry for entry in planned]
+    vbit = [entry.tensor for entry in planned if not entry.kept and isinstance(layout(entry.dtype), Vbit)]
+    widths = options.budget().allocate(read_amplitudes(vbit, options.threads)) if vbit else {}
+    sized = []
+    for entry in planned:
+        tensor, kind = entry.tensor, layout(entry.dtype)
+        if not entry.kept and not kind.exact_size:
+            survey = widths[tensor.name] if tensor.name in widths else take_survey(tensor, entry.dtype)
+            entry = replace(entry, survey=survey, nbytes=kind.encoded_nbytes(tensor.shape, survey))
+        sized.append(entry)
+    return sized
 
 
 def columns_note(tensor: SourceTensor) -> str:
@@ -68,14 +75,14 @@ def columns_note(tensor: SourceTensor) -> str:
     return f"{tensor.shape[1]} columns are no multiple of 32"
 
 
-def _is_vbit(entry: Planned) -> bool:
-    return isinstance(layout(entry.dtype), Vbit)
+def take_survey(tensor: SourceTensor, dtype: str) -> Survey:
+    """What the encoder of ``dtype`` must know of the whole tensor, by reading it in blocks of rows."""
 
+    def read(first: int, last: int) -> Block:
+        tensor.release(0, first)
+        return tensor.read(first, last)
 
-def _sized(entry: Planned, widths: Bytes) -> Planned:
-    kind = layout(entry.dtype)
-    assert isinstance(kind, Vbit)
-    return replace(entry, nbytes=kind.exact_nbytes(entry.tensor.shape, widths), widths=widths)
+    return layout(dtype).survey(read, *tensor.matrix_shape)
 
 
 def _fits(tensor: SourceTensor) -> bool:

@@ -47,10 +47,10 @@ class SourceTensor(ABC):
         """(rows, cols): a vector is one row."""
         return (1, self.shape[0]) if len(self.shape) == 1 else (self.shape[0], self.shape[1])
 
-    def spans(self, weights: int) -> Iterator[tuple[int, int]]:
-        """Blocks of rows, first to last (exclusive), of about so many weights."""
+    def spans(self, weights: int, unit: int = 1) -> Iterator[tuple[int, int]]:
+        """Blocks of rows, first to last (exclusive), of about so many weights, that begin on multiples of ``unit``."""
         rows, cols = self.matrix_shape
-        step = max(weights // cols, 1)
+        step = max(weights // cols // unit, 1) * unit
         for first in range(0, rows, step):
             yield first, min(first + step, rows)
 

@@ -15,7 +15,7 @@ from cortiq.container import Header, TensorSpec, write_file
 from cortiq.container.hash64 import Buffer
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
-from cortiq.convert.plan import Planned, columns_note, with_widths
+from cortiq.convert.plan import Planned, columns_note, with_sizes
 from cortiq.convert.receipt import Receipt, make_receipt
 from cortiq.convert.sources.cmf import CmfSource, CmfTensor, open_cmf
 from cortiq.errors import CortiqError, UsageError
@@ -65,7 +65,7 @@ def plan_requant(source: CmfSource, options: ConvertOptions) -> list[Planned]:
     tensors = [tensor for tensor in source.entries if tensor.name != _DIGEST_TENSOR]
     policy = options.policy(tensor.name for tensor in tensors)
     again = options.mean_bits is not None or options.route_counts is not None
-    return with_widths([_planned(tensor, policy, again) for tensor in tensors], options)
+    return with_sizes([_planned(tensor, policy, again) for tensor in tensors], options)
 
 
 def _planned(tensor: CmfTensor, policy: Policy, again: bool) -> Planned:
@@ -79,7 +79,7 @@ def _planned(tensor: CmfTensor, policy: Policy, again: bool) -> Planned:
     if choice.wanted is not None:
         note = f"{tensor.name}: {tensor.dtype} as before, its {columns_note(tensor)}"
         return Planned(tensor, tensor.dtype, tensor.nbytes, note, kept=True)
-    if choice.dtype == tensor.dtype and not (again and choice.dtype == _VARIABLE):
+    if layout(choice.dtype).id == tensor.entry.dtype and not (again and choice.dtype == _VARIABLE):
         return kept
     try:
         if not layout(tensor.dtype).has_codec:

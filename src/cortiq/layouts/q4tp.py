@@ -49,7 +49,7 @@ class Q4TP(Layout):
         """As ``Layout.validate``, and Parse.q4tp_ladder for a ladder that is not finite."""
         super().validate(payload, shape)
         params = self.planes(shape)[1]
-        ladder.check_params(as_bytes(payload)[params.offset :][: shape[0] * params.row_nbytes], self._span)
+        ladder.check_params(as_bytes(payload)[params.offset :][: params.nbytes], self._span)
 
     def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
         require_magnitude(values, F16_OVERFLOW * _LEVELS, "the f16 scale of a q4tp group")

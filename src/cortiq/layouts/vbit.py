@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import Bounds, Parse, UsageError
-from cortiq.layouts.base import ENCODERS, Bytes, Encoder, Floats, Layout, Payload, as_bytes, widen
+from cortiq.errors import Bounds, Parse
+from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, Reader, Survey, as_bytes, widen
 from cortiq.layouts.bits import (
     F16_OVERFLOW,
     F16_TINY,
@@ -34,67 +34,71 @@ from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
 WIDTHS = (3, 4, 5, 6, 8)
 MEAN_BITS = 4.25
 _BYTES_PER_BIT = 4  # of a group
+_SURVEY_WEIGHTS = 1 << 20
 _SMALLEST = np.float32(1e-12)
 _MIDDLES = np.array([(a + b) / 2 for a, b in pairwise(WIDTHS)])
 
 
 class Vbit(Layout):
-    """``best`` and ``plain`` are the same."""
+    """``best`` and ``plain`` are the same. The survey is the widths, u8 [rows]; planes are widths and scales."""
 
     id = 8
     name = "vbit"
     exact_size = False
-    row_records = False
+    surveyed = True
+    long_tail = True
 
     def payload_nbytes(self, shape: Shape) -> int:
         rows, groups = grouped_matrix(shape, self.name)
         return self._nbytes(rows, groups, rows * min(WIDTHS))
 
-    def exact_nbytes(self, shape: Shape, widths: Bytes) -> int:
-        """Bytes of a tensor whose rows have these widths. Raises as ``payload_nbytes``."""
+    def encoded_nbytes(self, shape: Shape, survey: Survey) -> int:
         rows, groups = grouped_matrix(shape, self.name)
-        return self._nbytes(rows, groups, int(widths.sum(dtype=np.int64)))
+        return self._nbytes(rows, groups, int(survey.sum(dtype=np.int64)))
 
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
-        raise UsageError(f"rows of {self.name} differ in length", code="row_records")
-
-    def row_table(self, widths: Bytes, groups: int) -> Bytes:
-        """What lies between the scales and the packed rows."""
-        return np.empty(0, np.uint8)
+        return 1, cols // GROUP * 2
 
     def validate(self, payload: Payload, shape: Shape) -> None:
         """As ``Layout.validate``; Parse.vbit_bits for a width, Bounds.vbit_size for widths that need another size."""
         super().validate(payload, shape)
         data, widths = as_bytes(payload), as_bytes(payload)[: shape[0]]
         check_widths(widths)
-        expected = self.exact_nbytes(shape, widths)
+        expected = self.encoded_nbytes(shape, widths)
         if expected != data.size:
             raise Bounds("packed rows", code="vbit_size", expected=expected, found=data.size)
 
+    def survey(self, read: Reader, rows: int, cols: int) -> Survey:
+        """Widths for a budget of this tensor alone, ``MEAN_BITS``."""
+        step = max(_SURVEY_WEIGHTS // cols, 1)
+        absmax = [np.abs(widen(read(first, min(first + step, rows)))).max(axis=1) for first in range(0, rows, step)]
+        return widths_of_rows(amplitudes(np.concatenate(absmax)))
+
     def encode(self, values: NDArray[Any], *, encoder: Encoder = "best", widths: Bytes | None = None) -> bytes:
         """As ``Layout.encode``. ``widths`` u8 [rows] of 3, 4, 5, 6 or 8, else Parse.vbit_bits; None: of this tensor."""
-        if encoder not in ENCODERS:
-            raise UsageError("unknown encoder", code="encoder", expected=" or ".join(ENCODERS), found=encoder)
+        if widths is None:
+            return super().encode(values, encoder=encoder)
         self.payload_nbytes(values.shape)
         matrix = widen(values)
         require_finite(matrix)
-        bits = widths_of_rows(row_amplitudes(matrix)) if widths is None else widths
-        check_widths(bits)
-        require_magnitude(matrix, F16_OVERFLOW * zero_levels(bits)[:, None], "the f16 scale of a vbit group")
-        scales = scale_rows(matrix, bits)
-        table = self.row_table(bits, scales.shape[1] // 2)
-        return b"".join(part.tobytes() for part in (bits, scales, table, pack_rows(matrix, bits, scales)))
+        check_widths(widths)
+        rows, cols = matrix.shape
+        tail = self.tail_head(rows, cols, widths), self.tail_rows(matrix, widths, 0)
+        return b"".join(part.tobytes() for part in (*self.encode_block(matrix, encoder, widths), *tail))
 
-    def decode(self, payload: Payload, shape: Shape) -> Floats:
-        self.validate(payload, shape)
-        widths, scales, packed = self.parts(payload, shape)
-        return unpack_rows(packed, widths, scales)
+    def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
+        limits = F16_OVERFLOW * zero_levels(survey)[:, None]
+        require_magnitude(values, limits, f"the f16 scale of a {self.name} group")
+        return survey, scale_rows(values, survey)
 
-    def parts(self, payload: Payload, shape: Shape) -> tuple[Bytes, Bytes, Bytes]:
-        """Widths [rows], scales u8 [rows, 2 G] and packed rows of a valid payload."""
-        data, (rows, groups) = as_bytes(payload), grouped_matrix(shape, self.name)
+    def tail_rows(self, values: NDArray[Any], survey: Survey, first_row: int) -> Bytes:
+        matrix, widths = widen(values), survey[first_row : first_row + len(values)]
+        return pack_rows(matrix, widths, scale_rows(matrix, widths))
+
+    def decode_payload(self, data: Bytes, rows: int, cols: int) -> Floats:
+        groups = cols // GROUP
         scales = data[rows : rows + 2 * rows * groups].reshape(rows, 2 * groups)
-        return data[:rows], scales, data[self._head_nbytes(rows, groups) :]
+        return unpack_rows(data[self._head_nbytes(rows, groups) :], data[:rows], scales)
 
     def _head_nbytes(self, rows: int, groups: int) -> int:
         return rows + 2 * rows * groups
@@ -122,8 +126,9 @@ def row_amplitudes(values: Floats) -> Floats:
 
 
 def amplitudes(absmax: Floats) -> Floats:
-    """log2 of the largest magnitudes, not below 1e-12, rounded to f32 once."""
-    return np.log2(np.maximum(absmax, _SMALLEST).astype(np.float64)).astype(np.float32)
+    """log2 of the largest magnitudes, not below 1e-12, rounded to f32 once. What is no number counts as 1."""
+    known = np.where(np.isfinite(absmax), np.maximum(absmax, _SMALLEST), np.float32(1))  # it is refused later
+    return np.log2(known.astype(np.float64)).astype(np.float32)
 
 
 def nearest_widths(bits: NDArray[Any]) -> Bytes:
@@ -142,7 +147,7 @@ def widths_of_rows(levels: Floats, mean_bits: float = MEAN_BITS) -> Bytes:
 
 def zero_levels(widths: Bytes) -> Floats:
     """L of each width: the integer that stands for zero, and the steps to the largest weight."""
-    return np.exp2(widths.astype(np.float32) - 1).astype(np.float32) - np.float32(1)
+    return ((1 << (widths.astype(np.int64) - 1)) - 1).astype(np.float32)
 
 
 def scale_rows(values: Floats, widths: Bytes) -> Bytes:

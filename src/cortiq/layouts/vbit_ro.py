@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from cortiq.errors import Bounds
-from cortiq.layouts.base import Bytes, Payload, as_bytes
-from cortiq.layouts.sizes import Shape, grouped_matrix
+from cortiq.layouts.base import Bytes, Payload, Survey, as_bytes
+from cortiq.layouts.sizes import GROUP, Shape, grouped_matrix
 from cortiq.layouts.vbit import Vbit, row_ends
 
 _U32_MAX = 2**32 - 1
@@ -25,9 +25,9 @@ class VbitRo(Vbit):
     id = 10
     name = "vbit_ro"
 
-    def row_table(self, widths: Bytes, groups: int) -> Bytes:
-        offsets = np.zeros(len(widths) + 1, "<u4")
-        offsets[1:] = row_ends(widths, groups)
+    def tail_head(self, rows: int, cols: int, survey: Survey) -> Bytes:
+        offsets = np.zeros(rows + 1, "<u4")
+        offsets[1:] = row_ends(survey, cols // GROUP)
         return offsets.view(np.uint8)
 
     def validate(self, payload: Payload, shape: Shape) -> None:

@@ -7,7 +7,7 @@
 q2tp is for the gate and up projections of feed-forward blocks: of the experts where the model has some, else of the
 dense blocks. The other matrices become q4tp when it is asked for.
 
-A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_row. What one asks for by
+A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_2f. What one asks for by
 name or pattern goes before all of this, and is never changed.
 """
 
@@ -27,7 +27,8 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 SAME = "same"
 _FEWEST_ENDS_BITS = 6.0
-_FALLBACK = "q8_row"
+_ENDS_FALLBACK = "q8_row"
+_RAGGED_FALLBACK = "q8_2f"
 _SMALLEST = 32
 _F16_SUFFIXES = (
     *(f"linear_attn.in_proj_{part}.weight" for part in "ab"),
@@ -122,15 +123,15 @@ class Policy:
     def _layer_dtype(self, name: str) -> str:
         if self.quant != "q2tp":
             return self.quant
-        outer = is_expert(name) if self.has_experts else ".mtp." not in name
-        return "q2tp" if outer and name.endswith(_GATE_UP_SUFFIXES) else "q4tp"
+        wanted = is_expert(name) if self.has_experts else ".mtp." not in name
+        return "q2tp" if wanted and name.endswith(_GATE_UP_SUFFIXES) else "q4tp"
 
     def _end(self, given: str | None) -> str:
         if given == SAME:
             return self._layer_dtype("")
         if given is not None:
             return given
-        return self.quant if bits_per_weight(self.quant) >= _FEWEST_ENDS_BITS else _FALLBACK
+        return self.quant if bits_per_weight(self.quant) >= _FEWEST_ENDS_BITS else _ENDS_FALLBACK
 
 
 def is_small(name: str, shape: tuple[int, ...]) -> bool:
@@ -145,7 +146,7 @@ def is_expert(name: str) -> bool:
 
 def _fitting(dtype: str, shape: tuple[int, ...]) -> Choice:
     grouped = dtype not in ("f32", "f16", "bf16", "q8_row", "q8_2f", "q4_block")
-    return Choice(_FALLBACK, wanted=dtype) if grouped and shape[1] % GROUP else Choice(dtype)
+    return Choice(_RAGGED_FALLBACK, wanted=dtype) if grouped and shape[1] % GROUP else Choice(dtype)
 
 
 def _check(dtype: str, name: str, shape: tuple[int, ...]) -> None:

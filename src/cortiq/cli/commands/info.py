@@ -106,7 +106,22 @@ def _histogram(file: File) -> dict[str, Any]:
         "parameters": sum(kind["values"] for kind in by_size if kind["dtype"] != "u8"),
         "bytes": sum(kind["bytes"] for kind in by_size),
         "dtypes": by_size,
+        "decode_to_scratch": _slow([kind["dtype"] for kind in by_size]),
     }
+
+
+def _slow(dtypes: list[str]) -> list[str] | None:
+    """Which dtypes the best kernels here decode before they multiply; None when there is no native core to ask."""
+    from cortiq.errors import NativeMissing
+
+    try:
+        from cortiq.native import core
+        from cortiq.ops.linear import slow_dtypes
+
+        slow = slow_dtypes(core.best_isa())
+    except NativeMissing:
+        return None
+    return [name for name in dtypes if name in slow]
 
 
 def _record(file: File, name: str) -> dict[str, Any]:
@@ -143,6 +158,8 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for kind in tensors["dtypes"]:
         share = kind["bytes"] / max(tensors["bytes"], 1)
         yield "", f"{kind['dtype']:9} {kind['tensors']:5} tensors  {human_bytes(kind['bytes']):>10}  {share:6.1%}"
+    if slow := tensors["decode_to_scratch"]:
+        yield "", f"{', '.join(slow)}: no fast kernels, runs through decode-to-scratch"
     if tokenizer is None:
         yield "tokenizer", "none: the file cannot answer text"
     else:

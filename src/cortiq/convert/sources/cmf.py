@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 import ml_dtypes
 import numpy as np
@@ -15,30 +14,22 @@ from cortiq.container.hashing import StreamHash
 from cortiq.convert.families import TensorRule
 from cortiq.convert.source import Block, Source, SourceTensor
 from cortiq.errors import HashMismatch
-from cortiq.layouts import Plane, layout, native
-from cortiq.layouts.base import as_bytes
-from cortiq.layouts.sizes import GROUP, rows_and_cols
-from cortiq.layouts.vbit import Vbit, row_ends
+from cortiq.layouts import layout, native
+from cortiq.layouts.sizes import rows_and_cols
 
 _PIECE = 1 << 22
 _FLOATS = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 class CmfTensor(SourceTensor):
-    """A tensor of an open file. Rows are those of ``rows_and_cols``.
+    """A tensor of an open file. Rows are those of ``rows_and_cols``, decoded to f32 unless they are floats."""
 
-    Row blocks of a dtype whose rows are not records are cut from the decoded tensor, which stays in memory until
-    ``forget``.
-    """
-
-    __slots__ = ("_decoded", "_lock", "entry", "file")
+    __slots__ = ("entry", "file")
 
     def __init__(self, file: File, entry: TensorEntry) -> None:
         super().__init__(entry.name, entry.name, entry.shape, entry.nbytes, TensorRule(entry.name, "", ""))
         self.file = file
         self.entry = entry
-        self._decoded: Block | None = None
-        self._lock = Lock()
 
     @property
     def dtype(self) -> str:
@@ -54,33 +45,20 @@ class CmfTensor(SourceTensor):
         self.file[self.name].validate()
 
     def read(self, first: int, last: int) -> Block:
-        kind, cols = layout(self.entry.dtype), self.matrix_shape[1]
-        data = as_bytes(self.file[self.name].raw)
+        kind, raw = layout(self.entry.dtype), self.file[self.name].raw
         if kind.name in _FLOATS:
-            values: Block = data.view(_FLOATS[kind.name]).reshape(self.matrix_shape)
+            values: Block = np.frombuffer(raw, np.uint8).view(_FLOATS[kind.name]).reshape(self.matrix_shape)
             return values[first:last]
-        if isinstance(kind, Vbit):
-            widths, scales, packed = kind.parts(data, self.shape)
-            ends = row_ends(widths, cols // GROUP)
-            start = int(ends[first - 1]) if first else 0
-            rows = packed[start : int(ends[last - 1])]
-            return native.vbit_decode(widths[first:last], scales[first:last], rows)
-        if kind.row_records:
-            spans = [data[p.offset + first * p.row_nbytes : p.offset + last * p.row_nbytes] for p in self._planes()]
-            return native.decode_rows(kind, spans, last - first, cols)
-        with self._lock:
-            if self._decoded is None:
-                self._decoded = native.decode(kind, data, self.shape).reshape(self.matrix_shape)
-            return self._decoded[first:last]
+        return native.decode_rows(kind, raw, self.shape, first, last)
 
     def release(self, first: int, last: int) -> None:
-        if layout(self.entry.dtype).row_records:
-            for plane in self._planes():
-                self._drop(plane.offset + first * plane.row_nbytes, (last - first) * plane.row_nbytes)
+        """Drops about the share of the payload that these rows have."""
+        rows = self.matrix_shape[0]
+        start = self.nbytes * first // rows
+        self._drop(start, self.nbytes * last // rows - start)
 
     def forget(self) -> None:
-        """Give back all memory of this tensor. It can be read again."""
-        self._decoded = None
+        """Give back all pages of this tensor. It can be read again."""
         self._drop(0, self.nbytes)
 
     def pieces(self) -> Iterator[memoryview]:
@@ -101,9 +79,6 @@ class CmfTensor(SourceTensor):
                 expected=f"{self.entry.hash:016x}",
                 found=f"{found:016x}",
             )
-
-    def _planes(self) -> tuple[Plane, ...]:
-        return layout(self.entry.dtype).planes(self.shape)
 
     def _drop(self, offset: int, nbytes: int) -> None:
         self.file.mapping.release(self.file.envelope.data.offset + self.entry.off + offset, nbytes)
