@@ -18,7 +18,33 @@ static inline float mean_scale(float sum, float count) {
     return rounded > kF16Tiny ? rounded : kF16Tiny;
 }
 
-// One row. `diffuse`: v = w + carry, bit = v >= 0, carry = v - (bit ? scale : -scale); else bit = w >= 0.
+// scale or -scale, without control flow: signs are random.
+static inline float with_sign(float scale, bool positive) {
+    return float_of(bits_of(scale) ^ std::uint32_t(!positive) << 31);
+}
+
+// Bits w >= 0 of a group.
+static inline std::uint32_t own_signs(const float* x) {
+    std::uint32_t signs = 0;
+    for (std::size_t i = 0; i < kGroup; i++) signs |= std::uint32_t(x[i] >= 0) << i;
+    return signs;
+}
+
+// By error diffusion: v = w + carry, bit = v >= 0, carry = v - (bit ? scale : -scale). Weights of magnitude `threshold`
+// and more have their own sign and leave the carry alone.
+static inline std::uint32_t diffused_signs(const float* x, float threshold, float scale, float& carry) {
+    std::uint32_t signs = 0;
+    for (std::size_t i = 0; i < kGroup; i++) {
+        const bool carries = !(std::fabs(x[i]) >= threshold);
+        const float wanted = float_of(choose(carries, bits_of(x[i] + carry), bits_of(x[i])));
+        const bool sign = wanted >= 0;
+        carry = float_of(choose(carries, bits_of(wanted - with_sign(scale, sign)), bits_of(carry)));
+        signs |= std::uint32_t(sign) << i;
+    }
+    return signs;
+}
+
+// One row.
 static void q1_encode(const float* x, std::size_t groups, float threshold, bool diffuse, std::uint8_t* tiles) {
     float carry = 0;
     for (std::size_t g = 0; g < groups; g++, x += kGroup, tiles += kQ1Tile) {
@@ -27,18 +53,11 @@ static void q1_encode(const float* x, std::size_t groups, float threshold, bool 
         for (std::size_t i = 0; i < kGroup; i++) {
             const float magnitude = std::fabs(x[i]);
             const bool apart = magnitude >= threshold;
-            sum += apart ? 0.0f : magnitude;
+            sum += float_of(choose(apart, 0, bits_of(magnitude)));
             count += !apart;
         }
         const float scale = mean_scale(sum, float(count > 1 ? count : 1));
-        std::uint32_t signs = 0;
-        for (std::size_t i = 0; i < kGroup; i++) {
-            const bool carries = diffuse && !(std::fabs(x[i]) >= threshold);
-            const float wanted = carries ? x[i] + carry : x[i];
-            const bool sign = wanted >= 0;
-            if (carries) carry = wanted - (sign ? scale : -scale);
-            signs |= std::uint32_t(sign) << i;
-        }
+        const std::uint32_t signs = diffuse ? diffused_signs(x, threshold, scale, carry) : own_signs(x);
         store_u16(tiles, f16_exact(scale));
         std::memcpy(tiles + 2, &signs, 4);
     }

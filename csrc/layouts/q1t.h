@@ -2,6 +2,7 @@
 // then [u32 row_ptr : rows + 1] and entries (u16 column, f16 value), which replace what the tiles say.
 #pragma once
 #include <array>
+#include <utility>
 
 #include "layouts/q1.h"
 
@@ -21,18 +22,21 @@ struct Ternary {
     float scale, least;  // weights of magnitude `least` and more are not zero
 };
 
+// Without control flow: which of the three it is, is random.
 static inline float ternary_value(const Ternary& t, float x) {
-    if (!(std::fabs(x) >= t.least)) return 0.0f;
-    return x >= 0 ? t.scale : -t.scale;
+    return float_of(choose(std::fabs(x) >= t.least, bits_of(with_sign(t.scale, x >= 0)), 0));
 }
 
-static double ternary_error(const Ternary& t, const float* x) {
-    double total = 0;
+// Squared errors of two candidates: their sums go on side by side.
+static std::pair<double, double> ternary_errors(const Ternary& a, const Ternary& b, const float* x) {
+    double error_a[kGroup], error_b[kGroup], total_a = 0, total_b = 0;
     for (std::size_t i = 0; i < kGroup; i++) {
-        const float error = x[i] - ternary_value(t, x[i]);
-        total += double(error) * double(error);
+        const double in_a = double(x[i] - ternary_value(a, x[i])), in_b = double(x[i] - ternary_value(b, x[i]));
+        error_a[i] = in_a * in_a;
+        error_b[i] = in_b * in_b;
     }
-    return total;
+    for (std::size_t i = 0; i < kGroup; i++) total_a += error_a[i], total_b += error_b[i];
+    return {total_a, total_b};
 }
 
 // The better candidate of a group.
@@ -44,11 +48,12 @@ static Ternary ternary_fit(const float* x) {
     int count = 0;
     for (std::size_t i = 0; i < kGroup; i++) {
         const bool used = std::fabs(x[i]) >= least_b;
-        large += used ? std::fabs(x[i]) : 0.0f;
+        large += float_of(choose(used, bits_of(std::fabs(x[i])), 0));
         count += used;
     }
     const Ternary a{scale_a, 0.5f * scale_a}, b{mean_scale(large, float(count > 1 ? count : 1)), least_b};
-    return ternary_error(b, x) < ternary_error(a, x) ? b : a;
+    const auto [error_a, error_b] = ternary_errors(a, b, x);
+    return error_b < error_a ? b : a;
 }
 
 // One row: fits[groups] is memory for its candidates.
@@ -74,7 +79,7 @@ static void q1t_encode(const float* x, std::size_t groups, float* fits, std::uin
         constexpr std::uint8_t power[kDigits] = {1, 3, 9, 27, 81};
         for (std::size_t i = 0; i < kGroup; i++) {
             const float value = x[kGroup * g + i];
-            const int digit = !(std::fabs(value) >= fit.least) ? 0 : value >= 0 ? 1 : 2;
+            const int digit = int(std::fabs(value) >= fit.least) * (1 + int(!(value >= 0)));
             tiles[2 + i / kDigits] = std::uint8_t(tiles[2 + i / kDigits] + digit * power[i % kDigits]);
         }
     }

@@ -15,7 +15,7 @@ from cortiq.errors import Bounds, NonFinite, Parse, UnsupportedFeature, UsageErr
 from cortiq.layouts import ENCODERS, LAYOUTS, Encoder, Layout, layout, native
 from cortiq.native import core
 
-WEIGHTS = [entry for entry in LAYOUTS.values() if entry.has_codec and entry.name != "u8"]
+WEIGHTS = [entry for entry in LAYOUTS.values() if entry.name != "u8"]
 FLOATS = [layout(name) for name in ("f32", "f16", "bf16")]
 QUANTIZED = [entry for entry in WEIGHTS if entry not in FLOATS]
 LADDERS = [layout(name) for name in ("q4tp", "q2tp")]

@@ -41,10 +41,11 @@ def with_sections(**tensors: tuple[str, tuple[int, ...]]) -> Cmf:
     return file.with_tensors(*kept, gate, *made)
 
 
-def test_upstreams_q4tp_of_a_q4_tiled_file(tmp_path: Path) -> None:
-    output = tmp_path / "out.cmf"
-    requant(LAYOUT_FILES / "ragged-q4t.cmf", output, ConvertOptions(quant="q4tp", **UPSTREAM))  # type: ignore[arg-type]
-    with cortiq.open(output) as found, cortiq.open(LAYOUT_FILES / "requant-q4tp-from-q4t.cmf") as expected:
+@pytest.mark.parametrize("source", [LAYOUT_FILES / "ragged-q4t.cmf", DATA.parent / "dtypes" / "ragged-q4.cmf"])
+def test_upstreams_q4tp_of_a_four_bit_file(source: Path, tmp_path: Path) -> None:
+    output, upstream = tmp_path / "out.cmf", source.stem.replace("ragged", "requant-q4tp-from")
+    requant(source, output, ConvertOptions(quant="q4tp", **UPSTREAM))  # type: ignore[arg-type]
+    with cortiq.open(output) as found, cortiq.open(LAYOUT_FILES / f"{upstream}.cmf") as expected:
         assert list(found) == list(expected)
         for name in found:
             assert (found[name].dtype, found[name].shape) == (expected[name].dtype, expected[name].shape)
@@ -54,7 +55,7 @@ def test_upstreams_q4tp_of_a_q4_tiled_file(tmp_path: Path) -> None:
         assert found.envelope.features == expected.envelope.features
 
 
-@pytest.mark.parametrize("quant", ["q4_tiled", "q4tp", "q2tp", "vbit_ro", "f16"])
+@pytest.mark.parametrize("quant", ["q4_tiled", "q4_block", "q4tp", "q2tp", "vbit_ro", "q1s", "f16"])
 def test_matrices_are_those_of_the_decoded_file(quant: str, source: Path, tmp_path: Path) -> None:
     requant(source, tmp_path / "out.cmf", ConvertOptions(quant=quant))
     with cortiq.open(source) as before, cortiq.open(tmp_path / "out.cmf") as after:
@@ -69,12 +70,13 @@ def test_matrices_are_those_of_the_decoded_file(quant: str, source: Path, tmp_pa
         assert not cortiq.container.verify(after).problems
 
 
-def test_a_file_of_unequal_rows_is_a_source_too(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requant(source, tmp_path / "vbit.cmf", ConvertOptions(quant="vbit_ro"))
+@pytest.mark.parametrize("quant", ["vbit_ro", "q4tp", "q2tp", "q4_block", "q8_2f", "q1s", "q1t"])
+def test_every_dtype_is_a_source(quant: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requant(source, tmp_path / "made.cmf", ConvertOptions(quant=quant))
     monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 300)
-    requant(tmp_path / "vbit.cmf", tmp_path / "q8.cmf", ConvertOptions(quant="q8_row", threads=3))
-    with cortiq.open(tmp_path / "vbit.cmf") as before, cortiq.open(tmp_path / "q8.cmf") as after:
-        assert before[GATE].dtype == "vbit_ro"
+    requant(tmp_path / "made.cmf", tmp_path / "q8.cmf", ConvertOptions(quant="q8_row", threads=3))
+    with cortiq.open(tmp_path / "made.cmf") as before, cortiq.open(tmp_path / "q8.cmf") as after:
+        assert before[GATE].dtype == quant
         assert after[GATE].raw == layout("q8_row").encode(before[GATE].numpy())
 
 

@@ -37,8 +37,8 @@ def requant(source: Path, output: Path | None, options: ConvertOptions, *, progr
     have is kept too, with a note in the receipt.
 
     The output appears complete or not at all. Raises what ``cortiq.open`` and ``write_file`` raise, UsageError
-    (``exists`` unless ``force``, ``signed`` for replacing a file that has a signature), UnsupportedFeature for a tensor
-    that cannot be decoded, HashMismatch, NonFinite, NativeMissing.
+    (``exists`` unless ``force``, ``signed`` for replacing a file that has a signature), HashMismatch, NonFinite,
+    NativeMissing.
     """
     target = _checked_output(source, output, options)
     with open_cmf(source) as opened:
@@ -82,8 +82,6 @@ def _planned(tensor: CmfTensor, policy: Policy, again: bool) -> Planned:
     if layout(choice.dtype).id == tensor.entry.dtype and not (again and choice.dtype == _VARIABLE):
         return kept
     try:
-        if not layout(tensor.dtype).has_codec:
-            raise layout(tensor.dtype).no_codec()
         tensor.validate()
         return Planned(tensor, choice.dtype, layout(choice.dtype).payload_nbytes(tensor.shape))
     except CortiqError as error:
