@@ -159,6 +159,15 @@ def test_the_file_itself_is_replaced_as_a_whole(source: Path, tmp_path: Path) ->
     assert source.read_bytes() == expected.read_bytes()
 
 
+def test_a_link_to_the_file_stays_a_link(source: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.cmf"
+    link.symlink_to(source)
+    requant(link, None, ConvertOptions(quant="q4tp"))
+    assert link.is_symlink()
+    with cortiq.open(source) as file:
+        assert file[GATE].dtype == "q4tp"
+
+
 def test_what_has_its_dtype_is_kept(source: Path, tmp_path: Path) -> None:
     receipt = requant(source, tmp_path / "out.cmf", ConvertOptions(quant="q8_row"))
     with cortiq.open(source) as before, cortiq.open(tmp_path / "out.cmf") as after:

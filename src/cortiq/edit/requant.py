@@ -118,7 +118,7 @@ def _encoded(entry: Planned, tensor: CmfTensor, pool: EncodePool) -> Iterator[Bu
 
 
 def _checked_output(source: Path, output: Path | None, options: ConvertOptions) -> Path:
-    target = source if output is None else output
+    target = source.resolve() if output is None else output
     in_place = target.exists() and source.exists() and target.samefile(source)
     if output is not None and in_place:
         raise UsageError("source and output are the same", code="exists", path=str(output))
