@@ -55,6 +55,15 @@ class SkipWatch:
                 terminalreporter.line(line)
 
 
+@pytest.fixture(params=["scalar", "avx2", "avx512"])
+def isa(request: pytest.FixtureRequest) -> str:
+    """Each instruction set of the native core; skips those that cannot run here."""
+    native = pytest.importorskip("cortiq._native", reason="the native core is not built")
+    if request.param not in native.supported_isas():
+        pytest.skip(f"this processor has no {request.param}")
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def real_gguf(request: pytest.FixtureRequest) -> Path:
     """A real SmolLM2-135M-Instruct GGUF; skips when this machine has none."""

@@ -119,6 +119,36 @@ void decode(int dtype, nb::handle payload, std::size_t rows, nb::handle values, 
     for (std::size_t row = 0; row < out.rows(); row++) decode_row(chosen, view, first_row + row, to + row * view.cols);
 }
 
+void check_size(std::size_t found, std::size_t expected, const std::string& what) {
+    if (found != expected)
+        throw Error("UsageError", "planes",
+                    what + " has " + std::to_string(found) + " bytes, not " + std::to_string(expected));
+}
+
+void absmax(nb::handle values, nb::handle out, std::size_t first_row, const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix source(values, false);
+    const Held result(out, PyBUF_WRITABLE);
+    check_size(result.size(), 4 * source.rows(), "out");
+    const Weights weights{source.data(), source.dtype(), source.rows(), source.cols()};
+    nb::gil_scoped_release unlocked;
+    row_absmax(chosen, weights, first_row, reinterpret_cast<float*>(result.data()));
+}
+
+void pack_vbit(nb::handle values, nb::handle widths, nb::handle packed, const std::string& isa) {
+    const Isa chosen = isa_or_best(isa);
+    const HeldMatrix source(values, false);
+    const Held bits(widths, PyBUF_SIMPLE), out(packed, PyBUF_WRITABLE);
+    if (source.cols() % kGroup != 0) throw Error("Parse", "in_mod_32", "vbit needs columns in groups of 32");
+    check_size(bits.size(), source.rows(), "widths");
+    std::size_t nbytes = 0;
+    for (std::size_t row = 0; row < bits.size(); row++) nbytes += source.cols() / 8 * bits.data()[row];
+    check_size(out.size(), nbytes, "packed");
+    const Weights weights{source.data(), source.dtype(), source.rows(), source.cols()};
+    nb::gil_scoped_release unlocked;
+    vbit_pack(chosen, weights, bits.data(), out.data());
+}
+
 std::uint64_t hash(nb::handle data, int threads, const std::string& isa) {
     const Isa chosen = isa_or_best(isa);
     const Held held(data, PyBUF_SIMPLE);
@@ -139,6 +169,8 @@ void bind_layouts(nb::module_& m) {
           nb::arg("survey"), nb::arg("first_row") = 0, nb::arg("isa") = "");
     m.def("decode", &decode, nb::arg("dtype"), nb::arg("payload"), nb::arg("rows"), nb::arg("values"),
           nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("row_absmax", &absmax, nb::arg("values"), nb::arg("out"), nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("vbit_pack", &pack_vbit, nb::arg("values"), nb::arg("widths"), nb::arg("packed"), nb::arg("isa") = "");
     m.def("hash64", &hash, nb::arg("data"), nb::arg("threads") = 1, nb::arg("isa") = "");
     nb::class_<Hash64>(m, "Hash64")
         .def("__init__", [](Hash64* self, const std::string& isa) { new (self) Hash64(isa_or_best(isa)); },

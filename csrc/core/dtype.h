@@ -12,11 +12,15 @@ enum class DType : std::uint8_t {
     q8_row = 3,
     q4_block = 4,
     u8 = 6,
+    vbit = 8,
     q8_2f = 9,
+    vbit_ro = 10,
     q4_tiled = 11,
     q1 = 12,
     q1s = 13,
     q1t = 14,
+    q4tp = 15,
+    q2tp = 16,
 };
 
 inline constexpr std::size_t kGroup = 32;  // weights, and activations, that share one scale

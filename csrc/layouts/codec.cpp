@@ -14,6 +14,7 @@ namespace {
 using Wide = unsigned __int128;
 
 constexpr std::size_t kQ4Tile = 18, kQ4Nibbles = 16, kQ1Tile = 6, kQ1tTile = 9;
+constexpr std::size_t kVbitGroup = 12;  // bytes of a group at the smallest width
 constexpr std::size_t kMostNbytes = std::size_t{1} << 62, kMostDim = std::size_t{1} << 48;
 
 [[noreturn]] void refuse_dtype(DType dtype) {
@@ -21,7 +22,17 @@ constexpr std::size_t kMostNbytes = std::size_t{1} << 62, kMostDim = std::size_t
 }
 
 bool grouped(DType layout) {
-    return layout == DType::q4_tiled || layout == DType::q1 || layout == DType::q1s || layout == DType::q1t;
+    switch (layout) {
+        case DType::q4_tiled:
+        case DType::q1:
+        case DType::q1s:
+        case DType::q1t:
+        case DType::q4tp:
+        case DType::q2tp:
+        case DType::vbit:
+        case DType::vbit_ro: return true;
+        default: return false;
+    }
 }
 
 std::uint16_t half_at(const std::uint8_t* p) {
@@ -39,6 +50,7 @@ struct Sizes {
 
 Sizes sizes(DType layout, Wide rows, Wide cols) {
     const Wide groups = rows * (cols / kGroup), flat_groups = (rows * cols + kGroup - 1) / kGroup;
+    const Wide code_nbytes = (5 * (cols / kGroup) + 7) / 8;
     switch (layout) {
         case DType::f32: return {.planes = {4 * rows * cols}};
         case DType::f16:
@@ -50,6 +62,11 @@ Sizes sizes(DType layout, Wide rows, Wide cols) {
         case DType::q1: return {.planes = {kQ1Tile * groups}};
         case DType::q1s: return {.planes = {kQ1Tile * groups}, .tail = 4, .exact = false};
         case DType::q1t: return {.planes = {kQ1tTile * groups}, .tail = 4 * (rows + 1), .exact = false};
+        case DType::q4tp: return {.planes = {16 * groups, 4 * rows, rows * code_nbytes}};
+        case DType::q2tp: return {.planes = {8 * groups, 4 * rows, rows * code_nbytes}};
+        case DType::vbit: return {.planes = {rows, 2 * groups}, .tail = kVbitGroup * groups, .exact = false};
+        case DType::vbit_ro:
+            return {.planes = {rows, 2 * groups}, .tail = 4 * (rows + 1) + kVbitGroup * groups, .exact = false};
         default: refuse_dtype(layout);
     }
 }
@@ -104,6 +121,10 @@ void decode_row(Isa isa, const MatrixView& w, std::size_t row, float* out) {
         case DType::q1: ops.q1(w, row, out); break;
         case DType::q1s: ops.q1s(w, row, out); break;
         case DType::q1t: ops.q1t(w, row, out); break;
+        case DType::q4tp: ops.q4tp(w, row, out); break;
+        case DType::q2tp: ops.q2tp(w, row, out); break;
+        case DType::vbit: ops.vbit(w, row, out); break;
+        case DType::vbit_ro: ops.vbit_ro(w, row, out); break;
         default: refuse_dtype(w.dtype);
     }
 }

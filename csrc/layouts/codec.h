@@ -25,7 +25,7 @@ struct Weights {
 };
 
 // What a layout's encoder must know of the whole tensor: q8_2f the f16 field [cols], q1s the f32 threshold and the u32
-// number of outliers, the others nothing.
+// number of outliers, vbit and vbit_ro the u8 widths [rows], the others nothing.
 using Survey = std::span<const std::uint8_t>;
 
 struct PayloadSize {
@@ -56,6 +56,21 @@ void encode_rows(const EncodeJob& job, std::span<std::uint8_t* const> planes);
 // Row `row` of a matrix as f32: out[cols]. Nothing in a payload of the right size leads outside of it.
 void decode_row(Isa isa, const MatrixView& w, std::size_t row, float* out);
 
+// Largest magnitude of each row. Throws Error{"NonFinite", "value"}.
+void row_absmax(Isa isa, const Weights& weights, std::size_t first_row, float* out);
+
+// The packed rows of vbit, one after the other: cols * width / 8 bytes each. `widths` are 3, 4, 5, 6 or 8, one per row of
+// `weights`, whose columns come in groups of 32. Throws as encode_rows.
+void vbit_pack(Isa isa, const Weights& weights, const std::uint8_t* widths, std::uint8_t* packed);
+
+// Where a row of q4tp or q2tp goes. `logs` is scratch for one float per group.
+struct LadderRow {
+    std::uint8_t* weights;
+    std::uint8_t* params;
+    std::uint8_t* codes;
+    float* logs;
+};
+
 using RowDecoder = void (*)(const MatrixView& w, std::size_t row, float* out);
 
 // The inner loops, one table per instruction set. Pointers into payloads are unaligned.
@@ -73,7 +88,11 @@ struct CodecOps {
     void (*q8_2f_divide)(const std::uint8_t* field, std::size_t n, float* x);
     void (*q1_encode)(const float* x, std::size_t groups, float threshold, bool diffuse, std::uint8_t* tiles);
     void (*q1t_encode)(const float* x, std::size_t groups, float* fits, std::uint8_t* tiles);
-    RowDecoder q4_block, q8_2f, q1, q1s, q1t;
+    void (*q4tp_encode)(const float* x, std::size_t groups, bool best, const LadderRow& row);
+    void (*q2tp_encode)(const float* x, std::size_t groups, bool best, const LadderRow& row);
+    void (*vbit_scales)(const float* x, std::size_t groups, int width, std::uint8_t* scales);
+    void (*vbit_pack)(const float* x, std::size_t groups, int width, const std::uint8_t* scales, std::uint8_t* out);
+    RowDecoder q4_block, q8_2f, q1, q1s, q1t, q4tp, q2tp, vbit, vbit_ro;
 };
 
 const CodecOps& codec_ops(Isa isa);

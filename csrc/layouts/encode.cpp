@@ -37,17 +37,31 @@ Range range_of(DType layout) {
         case DType::q1: return {bits_of(kF16Overflow), "the f16 scale of a q1 group"};
         case DType::q1s: return {bits_of(kF16Overflow), "an f16 outlier of q1s"};
         case DType::q1t: return {bits_of(kF16Overflow), "the f16 scale of a q1t group"};
+        case DType::q4tp: return {bits_of(7 * kF16Overflow), "the f16 scale of a q4tp group"};
+        case DType::q2tp: return {bits_of(1.5f * kF16Overflow), "the f16 scale of a q2tp group"};
+        case DType::vbit: return {0, "the f16 scale of a vbit group"};  // limits are those of the widths
+        case DType::vbit_ro: return {0, "the f16 scale of a vbit_ro group"};
         default: return {kInfinityBits, "f32"};
     }
+}
+
+bool is_vbit(DType layout) { return layout == DType::vbit || layout == DType::vbit_ro; }
+
+void check_widths(std::span<const std::uint8_t> widths, std::size_t first_row) {
+    for (std::size_t row = 0; row < widths.size(); row++)
+        if (widths[row] < 3 || widths[row] > 8 || widths[row] == 7)
+            throw Error("Parse", "vbit_bits", "bit width of row " + std::to_string(first_row + row));
 }
 
 void check_job(const EncodeJob& job) {
     std::size_t survey = 0;
     if (job.layout == DType::q8_2f) survey = 2 * job.weights.cols;
     if (job.layout == DType::q1s) survey = kThresholdNbytes;
+    if (is_vbit(job.layout)) survey = std::max(job.survey.size(), job.first_row + job.weights.rows);
     if (job.survey.size() != survey)
         throw Error("UsageError", "survey", "the survey has " + std::to_string(job.survey.size()) + " bytes, not " +
                                                 std::to_string(survey));
+    if (is_vbit(job.layout)) check_widths(job.survey.subspan(job.first_row, job.weights.rows), job.first_row);
     if (job.encoder == Encoder::diffuse && job.layout != DType::q1)
         throw Error("UsageError", "encoder", "error diffusion is an encoder of q1");
 }
@@ -65,8 +79,26 @@ public:
             case DType::q1:
             case DType::q1s: return whole_rows([&](std::size_t row) { encode_q1(row, planes[0]); });
             case DType::q1t: return whole_rows([&](std::size_t row) { encode_q1t(row, planes[0]); });
+            case DType::q4tp:
+            case DType::q2tp: return whole_rows([&](std::size_t row) { encode_ladder(row, planes); });
+            case DType::vbit:
+            case DType::vbit_ro: return whole_rows([&](std::size_t row) { encode_vbit(row, planes[0], planes[1]); });
             default: return rows([&](std::size_t row) { encode_flat(row, planes[0]); });
         }
+    }
+
+    void absmax(float* out) {
+        whole_rows([&](std::size_t row) { out[row] = float_of(ops_.absmax_bits(row_.data(), weights_.cols)); });
+    }
+
+    void pack_vbit(std::uint8_t* packed) {
+        const std::size_t groups = weights_.cols / kGroup;
+        std::vector<std::uint8_t> scales(2 * groups);
+        whole_rows([&](std::size_t row) {
+            ops_.vbit_scales(row_.data(), groups, width_of(row), scales.data());
+            ops_.vbit_pack(row_.data(), groups, width_of(row), scales.data(), packed);
+            packed += 4 * groups * std::size_t(width_of(row));
+        });
     }
 
 private:
@@ -80,9 +112,17 @@ private:
     void whole_rows(Step step) {
         row_.resize(weights_.cols);
         rows([&](std::size_t row) {
-            if (load(row, 0, weights_.cols, row_.data()) >= range_of(job_.layout).limit) refuse();
+            if (load(row, 0, weights_.cols, row_.data()) >= limit_of(row)) refuse();
             step(row);
         });
+    }
+
+    int width_of(std::size_t row) const { return job_.survey[job_.first_row + row]; }
+
+    // The smallest magnitude a row cannot hold, as f32 bits.
+    std::uint32_t limit_of(std::size_t row) const {
+        if (!is_vbit(job_.layout)) return range_of(job_.layout).limit;
+        return bits_of(float((1 << (width_of(row) - 1)) - 1) * kF16Overflow);
     }
 
     // Columns [begin, begin + n) of a row as f32, and the bits of their largest magnitude.
@@ -181,18 +221,36 @@ private:
         ops_.q1t_encode(row_.data(), groups, fits_.data(), plane + row * groups * 9);
     }
 
+    void encode_ladder(std::size_t row, std::span<std::uint8_t* const> planes) {
+        const std::size_t groups = weights_.cols / kGroup;
+        const bool four = job_.layout == DType::q4tp;
+        fits_.resize(groups);
+        (four ? ops_.q4tp_encode : ops_.q2tp_encode)(
+            row_.data(), groups, job_.encoder == Encoder::best,
+            {planes[0] + row * groups * (four ? 16 : 8), planes[1] + 4 * row,
+             planes[2] + row * ((5 * groups + 7) / 8), fits_.data()});
+    }
+
+    void encode_vbit(std::size_t row, std::uint8_t* widths, std::uint8_t* scales) const {
+        const std::size_t groups = weights_.cols / kGroup;
+        widths[row] = std::uint8_t(width_of(row));
+        ops_.vbit_scales(row_.data(), groups, width_of(row), scales + 2 * groups * row);
+    }
+
     // Names the first weight that is not finite, or else the first that is too large: as the definition does.
     [[noreturn]] void refuse() const {
-        refuse_first(kInfinityBits, "value", " is not finite");
-        const Range range = range_of(job_.layout);
-        refuse_first(range.limit, "range", std::string(" is too large for ") + range.what);
+        refuse_first([](std::size_t) { return kInfinityBits; }, "value", " is not finite");
+        refuse_first([this](std::size_t row) { return limit_of(row); }, "range",
+                     std::string(" is too large for ") + range_of(job_.layout).what);
         throw Error("CortiqError", "internal", "the weights changed while they were encoded");
     }
 
-    void refuse_first(std::uint32_t limit, const char* code, const std::string& problem) const {
+    template <class Limit>
+    void refuse_first(Limit limit_of_row, const char* code, const std::string& problem) const {
         alignas(64) float x[kCodecColumns];
         rows([&](std::size_t row) {
             pieces([&](std::size_t begin, std::size_t n) {
+                const std::uint32_t limit = limit_of_row(row);
                 if (load(row, begin, n, x) < limit) return;
                 std::size_t i = 0;
                 while ((bits_of(x[i]) & 0x7fffffff) < limit) i++;
@@ -214,6 +272,17 @@ private:
 void encode_rows(const EncodeJob& job, std::span<std::uint8_t* const> planes) {
     check_job(job);
     RowEncoder(job).run(planes);
+}
+
+void row_absmax(Isa isa, const Weights& weights, std::size_t first_row, float* out) {
+    const EncodeJob job{isa, DType::f32, Encoder::plain, weights, {}, first_row};
+    RowEncoder(job).absmax(out);
+}
+
+void vbit_pack(Isa isa, const Weights& weights, const std::uint8_t* widths, std::uint8_t* packed) {
+    check_widths({widths, weights.rows}, 0);
+    const EncodeJob job{isa, DType::vbit, Encoder::plain, weights, {widths, weights.rows}, 0};
+    RowEncoder(job).pack_vbit(packed);
 }
 
 }  // namespace cortiq

@@ -11,11 +11,11 @@ import numpy as np
 from cortiq.ops.linear import Matrix
 
 F32, F16, BF16, Q8_ROW, Q4_TILED = 0, 1, 2, 3, 11
-Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T = 4, 9, 12, 13, 14
+Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP = 4, 9, 12, 13, 14, 8, 10, 15, 16
 FAST = (F32, F16, BF16, Q8_ROW, Q4_TILED)
-SLOW = (Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T)  # decoded to f32 before they are multiplied
+SLOW = (Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP)  # decoded to f32 before they are multiplied
 DTYPES = FAST + SLOW
-GROUPED = (Q4_TILED, Q1, Q1S, Q1T)  # columns in groups of 32
+GROUPED = (Q4_TILED, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP)  # columns in groups of 32
 
 
 def random_matrix(dtype: int, rows: int, cols: int, seed: int = 0) -> Matrix:
@@ -117,10 +117,39 @@ def _q1t(rng: np.random.Generator, rows: int, cols: int) -> bytes:
     return _tiles(rng, tiles, rng.integers(0, 243, (tiles, 7))) + pointers.tobytes() + entries.tobytes()
 
 
+def _vbit(rng: np.random.Generator, rows: int, cols: int, *, table: bool = False) -> bytes:
+    widths = rng.choice(np.uint8([3, 4, 5, 6, 8]), rows)
+    ends = np.cumsum(widths.astype("<u4") * np.uint32(cols // 8), dtype="<u4")
+    offsets = np.concatenate([[0], ends]).astype("<u4").tobytes() if table else b""
+    return widths.tobytes() + _scales(rng, rows * cols // 32).tobytes() + offsets + rng.bytes(int(ends[-1]))
+
+
+def _vbit_ro(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    return _vbit(rng, rows, cols, table=True)
+
+
+def _ladders(rng: np.random.Generator, rows: int, cols: int, group_nbytes: int) -> bytes:
+    groups = cols // 32
+    params = np.stack([rng.uniform(-12, -4, rows), rng.uniform(-0.1, 0.2, rows)], axis=1).astype("<f2")
+    return rng.bytes(rows * groups * group_nbytes) + params.tobytes() + rng.bytes(rows * -(-5 * groups // 8))
+
+
+def _q4tp(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    return _ladders(rng, rows, cols, 16)
+
+
+def _q2tp(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    return _ladders(rng, rows, cols, 8)
+
+
 _SLOW_PAYLOADS: dict[int, Callable[[np.random.Generator, int, int], bytes]] = {
     Q4_BLOCK: _q4_block,
     Q8_2F: _q8_2f,
     Q1: _q1,
     Q1S: _q1s,
     Q1T: _q1t,
+    VBIT: _vbit,
+    VBIT_RO: _vbit_ro,
+    Q4TP: _q4tp,
+    Q2TP: _q2tp,
 }

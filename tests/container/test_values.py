@@ -50,12 +50,6 @@ def test_d18_scales_that_are_no_numbers(opened):
     assert not verify(file, checks=[check_values], strict=True).ok
 
 
-def test_what_cannot_be_decoded_is_said(opened, monkeypatch):
-    monkeypatch.setattr(type(layout(F16)), "has_codec", False)
-    file = opened(Cmf(header(), [T("t", F16, (4,), bytes(8))]).build())
-    assert [(f.error.kind, f.error.tensor) for f in check_values(file)] == [("UnsupportedFeature.dtype", "t")]
-
-
 def test_invalid_content_is_the_payloads_problem(opened):
     bits = bytes([3, 7, 4, 8])
     file = opened(Cmf(header(), [T("t", VBIT, (4, 32), bits + bytes(2 * 4 + 12 + 16 + 28 + 32))]).build())

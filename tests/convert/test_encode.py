@@ -19,7 +19,7 @@ from cortiq.layouts import layout
 
 pytest.importorskip("cortiq._native", reason="the native core is not built")
 
-QUANTS = ("q8_row", "q4_tiled", "q4_block", "q8_2f", "q1", "q1p", "q1s", "q1t")
+QUANTS = ("q8_row", "q4_tiled", "q4_block", "q8_2f", "q1", "q1p", "q1s", "q1t", "vbit", "vbit_ro", "q4tp", "q2tp")
 
 
 class ArrayTensor(SourceTensor):
@@ -51,6 +51,7 @@ def planned(quant: str, tensor: ArrayTensor) -> Planned:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 400)
     monkeypatch.setattr("cortiq.layouts.q1s._SURVEY_WEIGHTS", 400)
+    monkeypatch.setattr("cortiq.layouts.vbit._SURVEY_WEIGHTS", 400)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -67,7 +68,7 @@ def test_payloads_of_two_tensors(quant: str, threads: int) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("quant", ["q8_2f", "q1s"])
+@pytest.mark.parametrize("quant", ["q8_2f", "q1s", "vbit"])
 def test_a_survey_reads_blocks(quant: str) -> None:
     tensor = ArrayTensor("t", heavy_tailed(600, 64))
     take_survey(tensor, quant)

@@ -100,3 +100,19 @@ def test_a_pattern_may_hold_an_equals_sign() -> None:
 def test_an_unknown_encoder_is_refused() -> None:
     with pytest.raises(UsageError, match="encoder"):
         Policy(quant="q8_row", encoder="better")  # type: ignore[arg-type]
+
+
+def test_q2tp_is_for_gate_and_up() -> None:
+    shape = (64, 64)
+    dense = Policy(quant="q2tp")
+    assert dense.choose("model.layers.0.mlp.gate_proj.weight", shape).dtype == "q2tp"
+    assert dense.choose("model.layers.0.mlp.down_proj.weight", shape).dtype == "q4tp"
+    assert dense.choose("model.layers.0.self_attn.q_proj.weight", shape).dtype == "q4tp"
+    assert dense.choose("model.mtp.layers.0.mlp.up_proj.weight", shape).dtype == "q4tp"
+    assert dense.choose(EMBEDDING, shape).dtype == "q8_row"
+    assert Policy(quant="q2tp", embed=SAME).choose(EMBEDDING, shape).dtype == "q4tp"
+    experts = Policy(quant="q2tp", has_experts=True)
+    assert experts.choose("model.layers.0.mlp.gate_proj.weight", shape).dtype == "q4tp"
+    assert experts.choose("model.layers.0.mlp.experts.3.up_proj.weight", shape).dtype == "q2tp"
+    assert experts.choose("model.layers.0.mlp.shared_expert.gate_proj.weight", shape).dtype == "q2tp"
+    assert experts.choose("model.layers.0.mlp.experts.3.down_proj.weight", shape).dtype == "q4tp"

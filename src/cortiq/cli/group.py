@@ -17,6 +17,7 @@ COMMANDS = {
     "pull": ("pull", "pull", "Download a model and make it a .cmf file."),
     "convert": ("convert", "convert", "Make a .cmf file from a Hugging Face folder or a GGUF file."),
     "import-gguf": ("convert", "import_gguf", "Make a .cmf file from a GGUF file."),
+    "requant": ("requant", "requant", "Write a .cmf file in another precision."),
     "info": ("info", "info", "Show what is in a .cmf file."),
     "verify": ("verify", "verify", "Check every hash of a .cmf file, and its signature."),
     "sign": ("sign", "sign", "Sign a .cmf file."),

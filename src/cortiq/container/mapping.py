@@ -62,6 +62,11 @@ class Mapping:
             raise Bounds("outside the mapped file", code="map", expected=f"within {self.size} bytes", found=offset)
         return memoryview(self._map)[offset : offset + nbytes]
 
+    def release(self, offset: int, nbytes: int) -> None:
+        """Drop the whole pages inside a range from memory; they come back from disk when touched again."""
+        if self._map is not None:
+            drop_pages(self._map, offset, nbytes)
+
     def check_unchanged(self) -> None:
         """Raise Changed.file when the mapped inode was written to or resized since it was opened."""
         now = self._now()
@@ -107,6 +112,14 @@ def check_kept(view: memoryview) -> None:
     source = view.obj
     if isinstance(source, _Map) and source.guard is not None and source.guard.lost:
         raise Changed("the file shrank while it was in use", code="file")
+
+
+def drop_pages(mapped: mmap.mmap, offset: int, nbytes: int) -> None:
+    """Tell the system that the whole pages inside a range are not needed again, where it can be told."""
+    start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
+    if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, start, length)
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cortiq.container.file import File
 from cortiq.container.finding import Finding
 from cortiq.container.tensor import Tensor
-from cortiq.errors import CortiqError, NativeMissing, NonFinite, UnsupportedFeature
+from cortiq.errors import Bounds, NativeMissing, NonFinite, Parse
 from cortiq.layouts import layout
 from cortiq.layouts import native as native_codecs
 from cortiq.layouts.sizes import rows_and_cols
@@ -26,11 +26,9 @@ def row_blocks(tensor: Tensor) -> Iterator[Floats]:
     """The decoded tensor as f32 [rows, cols] in blocks of rows, in order; equal shapes give equal blocks.
 
     The native core decodes where it is built. Raises what decoding raises: Parse and Bounds for content that is not
-    valid, UnsupportedFeature for a dtype without a decoder.
+    valid.
     """
     kind = layout(tensor.entry.dtype)
-    if not kind.has_codec:
-        raise kind.no_codec()
     tensor.validate()
     rows, cols = rows_and_cols(tensor.shape)
     step = max(_BLOCK_WEIGHTS // max(cols, 1), 1)
@@ -45,7 +43,7 @@ def row_blocks(tensor: Tensor) -> Iterator[Floats]:
 def check_values(file: File) -> Iterator[Finding]:
     """Weights that are NaN or infinite, by their scale or of themselves: a warning for each tensor that has some.
 
-    Opening and running do not judge values. A tensor whose dtype has no decoder is named too: it was not looked at.
+    Opening and running do not judge values.
     """
     for name in file:
         tensor = file[name]
@@ -53,12 +51,8 @@ def check_values(file: File) -> Iterator[Finding]:
             continue
         try:
             count, first = _non_finite(tensor)
-        except CortiqError as error:
-            # Content that is not valid has been reported with the payload; here only what was not looked at.
-            if isinstance(error, UnsupportedFeature):
-                error.tensor = name
-                yield Finding(error, problem=False)
-            continue
+        except (Bounds, Parse):
+            continue  # content that is not valid is reported with the payload
         if count:
             message = f"{count} weights are not finite, the first is {first}"
             yield Finding(NonFinite(message, code="value", tensor=name, section="data", found=count), problem=False)

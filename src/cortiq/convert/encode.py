@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +21,7 @@ from cortiq.convert.plan import Planned, take_survey
 from cortiq.errors import NonFinite
 from cortiq.layouts import Encoder, layout
 from cortiq.layouts.base import NOTHING, Bytes, Survey
-from cortiq.layouts.native import encode_rows
+from cortiq.layouts.native import encode_rows, tail_rows
 
 BLOCK_WEIGHTS = 1 << 20
 _AHEAD = 2
@@ -28,11 +29,12 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Rows first to last (exclusive) of a tensor."""
+    """Rows first to last (exclusive) of a tensor; ``again`` when they pass a second time, for a long tail."""
 
     entry: Planned
     first: int
     last: int
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +84,29 @@ class EncodePool:
         Raises NonFinite with the name of the tensor.
         """
         encoded: list[Encoded] = []
-        head = NOTHING
-        rows, cols = entry.tensor.matrix_shape
-        last = 0
-        while last < rows:
-            job = self._next()
-            if job.block.entry is not entry or job.block.first != last:
-                raise AssertionError("tensors were not consumed in the order they were planned")
-            last = job.block.last
-            done = job.encoded.result()
+        known, kind = NOTHING, layout(entry.dtype)
+        for job in self._pass(entry, again=False):
+            done, known = job.encoded.result(), job.survey.result()
             yield done.planes[0]
             encoded.append(Encoded(done.planes[1:], done.tail))
-            if last == rows:
-                head = layout(entry.dtype).tail_head(rows, cols, job.survey.result())
         for plane in zip(*(done.planes for done in encoded), strict=True):
             yield from plane
-        yield from (part for part in (head, *(done.tail for done in encoded)) if part.size)
+        head = kind.tail_head(*entry.tensor.matrix_shape, known)
+        tails = (done.tail for done in encoded)
+        if kind.long_tail:
+            tails = (job.encoded.result().tail for job in self._pass(entry, again=True))
+        yield from (part for part in chain([head], tails) if part.size)
+
+    def _pass(self, entry: Planned, *, again: bool) -> Iterator[_Job]:
+        """The blocks of a tensor in order."""
+        rows, last = entry.tensor.matrix_shape[0], 0
+        while last < rows:
+            job = self._next()
+            block = job.block
+            if block.entry is not entry or block.first != last or block.again != again:
+                raise AssertionError("tensors were not consumed in the order they were planned")
+            last = block.last
+            yield job
 
     def _next(self) -> _Job:
         while len(self._running) < self._limit:
@@ -112,14 +121,14 @@ class EncodePool:
 
     def _start(self, block: _Block) -> _Job:
         """Jobs start in the order they are submitted, so a survey never waits for the blocks that wait for it."""
-        if block.first == 0:
+        if block.first == 0 and not block.again:
             self._survey = self._executor.submit(_survey_of, block.entry)
         encoded = self._executor.submit(encode_block, block, self._encoder, self._survey)
         return _Job(block, self._survey, encoded)
 
     def _advance(self, block: _Block) -> None:
         tensor = block.entry.tensor
-        rows = tensor.matrix_shape[0]
+        rows = tensor.matrix_shape[0] * len(_passes(block.entry))
         self._done += tensor.nbytes * (block.last - block.first) / rows
         if self._progress is not None:
             self._progress(min(round(self._done), self._total), self._total)
@@ -129,12 +138,16 @@ def encode_block(block: _Block, encoder: Encoder, survey: Future[Survey]) -> Enc
     """Raises NonFinite with the name of the tensor."""
     tensor, kind, known = block.entry.tensor, layout(block.entry.dtype), survey.result()
     values = np.ascontiguousarray(tensor.read(block.first, block.last))
+    planes: tuple[Bytes, ...] = ()
+    tail = NOTHING
     try:
-        planes = encode_rows(kind, values, encoder=encoder, survey=known, first_row=block.first)
+        if not block.again:
+            planes = encode_rows(kind, values, encoder=encoder, survey=known, first_row=block.first)
+        if block.again == kind.long_tail:
+            tail = tail_rows(kind, values, known, first_row=block.first)
     except NonFinite as error:
         error.tensor = tensor.source_name
         raise
-    tail = kind.tail_rows(values, known, block.first)
     del values
     tensor.release(block.first, block.last)
     return Encoded(planes, tail)
@@ -145,8 +158,12 @@ def _survey_of(entry: Planned) -> Survey:
 
 
 def _blocks(entry: Planned) -> Iterator[_Block]:
-    rows, cols = entry.tensor.matrix_shape
-    unit = layout(entry.dtype).block_rows(cols)
-    step = max(BLOCK_WEIGHTS // cols // unit, 1) * unit
-    for first in range(0, rows, step):
-        yield _Block(entry, first, min(first + step, rows))
+    unit = layout(entry.dtype).block_rows(entry.tensor.matrix_shape[1])
+    for again in _passes(entry):
+        for first, last in entry.tensor.spans(BLOCK_WEIGHTS, unit):
+            yield _Block(entry, first, last, again)
+
+
+def _passes(entry: Planned) -> tuple[bool, ...]:
+    """``again`` of each time the rows pass."""
+    return (False, True) if layout(entry.dtype).long_tail else (False,)

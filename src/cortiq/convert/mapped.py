@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cortiq.container.mapping import drop_pages
 from cortiq.errors import SourceError
-
-_PAGE = mmap.PAGESIZE
 
 
 class MappedFile:
@@ -32,10 +31,7 @@ class MappedFile:
 
     def release(self, offset: int, nbytes: int) -> None:
         """Drop the whole pages inside the range from memory; they come back from disk when touched again."""
-        start = -(-offset // _PAGE) * _PAGE
-        length = (offset + nbytes) // _PAGE * _PAGE - start
-        if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, start, length)
+        drop_pages(self._map, offset, nbytes)
 
     def close(self) -> None:
         """Unmap now, or when the last view is gone."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cortiq.errors import UsageError
 from cortiq.layouts import Encoder
-from cortiq.quantize import Override, Policy, parse_dtype, parse_override
-from cortiq.quantize.policy import SAME
+from cortiq.layouts.vbit import MEAN_BITS
+from cortiq.quantize import Override, Policy, VbitBudget, parse_dtype, parse_override
+from cortiq.quantize.policy import SAME, is_expert
+from cortiq.quantize.vbit_budget import RouteCounts
 
 Progress = Callable[[int, int], None]
 """Called with (source bytes done, source bytes in all)."""
@@ -21,6 +23,8 @@ class ConvertOptions:
     ``quant``              dtype of the layers' matrices
     ``embed``, ``head``    dtype of the embedding and the head, ``"same"`` for ``quant``; None for the default rule
     ``overrides``          dtypes by pattern of the tensor name
+    ``mean_bits``          bits a weight of vbit tensors, 3 to 8, scales not counted; None for 4.25
+    ``route_counts``       by layer, how often each expert was selected: bits of vbit experts follow it
     ``encoder``            "best" (smallest error) or "plain" (the formulas of SPEC 3.2)
     ``threads``            encoder threads; the bytes written do not depend on it
     ``force``              replace an existing output
@@ -34,6 +38,8 @@ class ConvertOptions:
     embed: str | None = None
     head: str | None = None
     overrides: tuple[Override, ...] = ()
+    mean_bits: float | None = None
+    route_counts: RouteCounts | None = None
     encoder: Encoder = "best"
     threads: int = 1
     force: bool = False
@@ -46,12 +52,29 @@ class ConvertOptions:
         if not 1 <= self.threads <= 1024:
             raise UsageError("threads must be a number from 1 to 1024", code="threads", found=self.threads)
         self.policy()
+        self.budget()
 
-    def policy(self) -> Policy:
-        """The dtype rules of these options."""
-        return Policy(
-            quant=self.quant, embed=self.embed, head=self.head, overrides=self.overrides, encoder=self.encoder
+    def policy(self, names: Iterable[str] = ()) -> Policy:
+        """The dtype rules of these options for a model with tensors of these names.
+
+        Raises UsageError.tensor_rule when one of ``overrides`` matches none of them; without names it is not asked.
+        """
+        every = tuple(names)
+        policy = Policy(
+            quant=self.quant,
+            embed=self.embed,
+            head=self.head,
+            overrides=self.overrides,
+            encoder=self.encoder,
+            has_experts=any(map(is_expert, every)),
         )
+        if every:
+            policy.check_overrides(every)
+        return policy
+
+    def budget(self) -> VbitBudget:
+        """The bits of vbit tensors."""
+        return VbitBudget(MEAN_BITS if self.mean_bits is None else self.mean_bits, self.route_counts)
 
     def record(self) -> dict[str, object]:
         """What of the options has an influence on the bytes, for the file's provenance."""
@@ -62,6 +85,10 @@ class ConvertOptions:
             given["head"] = self.head
         if self.overrides:
             given["tensors"] = [f"{rule.pattern.pattern}={rule.dtype}" for rule in self.overrides]
+        if self.mean_bits is not None:
+            given["mean_bits"] = self.mean_bits
+        if self.route_counts is not None:
+            given["route_counts"] = {str(layer): list(row) for layer, row in sorted(self.route_counts.items())}
         return given
 
 

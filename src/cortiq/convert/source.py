@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -46,6 +46,13 @@ class SourceTensor(ABC):
     def matrix_shape(self) -> tuple[int, int]:
         """(rows, cols): a vector is one row."""
         return (1, self.shape[0]) if len(self.shape) == 1 else (self.shape[0], self.shape[1])
+
+    def spans(self, weights: int, unit: int = 1) -> Iterator[tuple[int, int]]:
+        """Blocks of rows, first to last (exclusive), of about so many weights, that begin on multiples of ``unit``."""
+        rows, cols = self.matrix_shape
+        step = max(weights // cols // unit, 1) * unit
+        for first in range(0, rows, step):
+            yield first, min(first + step, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

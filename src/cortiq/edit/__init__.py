@@ -1,3 +1,7 @@
-"""What is done with finished files: comparing, telling what they are, header fields, versions, compaction, repair."""
+"""What is done with finished files: comparing, telling what they are, other precisions, header fields, versions,
+compaction, repair.
+"""
 
-__all__: list[str] = []
+from cortiq.edit.requant import requant
+
+__all__ = ["requant"]

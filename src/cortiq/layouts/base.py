@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import Bounds, UnsupportedFeature, UsageError
+from cortiq.errors import Bounds, UsageError
 from cortiq.layouts.bits import require_finite
 from cortiq.layouts.sizes import Shape, rows_and_cols
 
@@ -43,7 +43,7 @@ class Plane:
 
 
 class Layout(ABC):
-    """One dtype: its sizes, and for a dtype with a codec its encoder and decoder.
+    """One dtype: its sizes, its encoder and decoder.
 
     A payload is its planes, to which every block of rows contributes, and then a tail. Most layouts have no tail and
     need nothing but the rows at hand; ``survey``, ``tail_head`` and ``tail_rows`` are for the others.
@@ -52,14 +52,14 @@ class Layout(ABC):
     ``name``        the name SPEC 3.1 gives it
     ``exact_size``  False when the shape gives only the smallest size, the content the exact one
     ``surveyed``    True when the encoder needs a first pass over the tensor: ``survey``
-    ``has_codec``   False when only sizes and content rules are known; encode and decode then raise UnsupportedFeature
+    ``long_tail``   True when most of a payload is its tail: rows pass a second time for it, so that it is never kept
     """
 
     id: ClassVar[int]
     name: ClassVar[str]
     exact_size: ClassVar[bool] = True
     surveyed: ClassVar[bool] = False
-    has_codec: ClassVar[bool] = True
+    long_tail: ClassVar[bool] = False
 
     @abstractmethod
     def payload_nbytes(self, shape: Shape) -> int:
@@ -102,7 +102,7 @@ class Layout(ABC):
 
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
         """Bytes of one row in each plane, of a layout whose rows are records."""
-        raise self.no_codec()
+        raise NotImplementedError(self.name)
 
     def block_rows(self, cols: int) -> int:
         """Blocks begin on multiples of so many rows."""
@@ -153,19 +153,15 @@ class Layout(ABC):
 
     def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
         """The definition where no survey is needed: finite f32 [rows, cols] to u8 arrays, one per plane."""
-        raise self.no_codec()
+        raise NotImplementedError(self.name)
 
     def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
         """The definition: u8 [rows, row_nbytes], one array per plane, to f32 [rows, cols]."""
-        raise self.no_codec()
+        raise NotImplementedError(self.name)
 
     def native_encoder(self, encoder: Encoder) -> str:
         """What the core calls this way of encoding."""
         return encoder
-
-    def no_codec(self) -> UnsupportedFeature:
-        """The error of a layout that is known by its sizes only."""
-        return UnsupportedFeature(f"dtype {self.name} (id {self.id}) cannot be read or written yet", code="dtype")
 
 
 def as_bytes(payload: Payload) -> Bytes:

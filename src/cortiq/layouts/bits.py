@@ -53,9 +53,15 @@ def require_finite(matrix: Floats) -> None:
     _refuse_first(matrix, ~np.isfinite(matrix), "is not finite", "value", "a finite number")
 
 
-def require_magnitude(matrix: Floats, limit: np.float32, what: str) -> None:
-    """Raise NonFinite.range naming the first weight whose magnitude reaches ``limit``: ``what`` cannot hold it."""
-    _refuse_first(matrix, np.abs(matrix) >= limit, f"is too large for {what}", "range", f"below {limit:g}")
+def require_magnitude(matrix: Floats, limit: np.float32 | Floats, what: str) -> None:
+    """Raise NonFinite.range naming the first weight whose magnitude reaches ``limit``: ``what`` cannot hold it.
+
+    ``limit`` is one number, or one of each row as [rows, 1].
+    """
+    bad = np.abs(matrix) >= limit
+    if bad.any():
+        smallest = np.broadcast_to(limit, matrix.shape)[bad][0]
+        _refuse_first(matrix, bad, f"is too large for {what}", "range", f"below {smallest:g}")
 
 
 def fits_f16(values: Floats) -> bool:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from cortiq.errors import UsageError
 from cortiq.layouts.base import NOTHING, Bytes, Encoder, Floats, Layout, Payload, Survey, as_bytes
-from cortiq.layouts.sizes import Shape, rows_and_cols
+from cortiq.layouts.sizes import GROUP, Shape, rows_and_cols
+from cortiq.layouts.vbit import Vbit, row_ends
 
 
 def encode_rows(
@@ -45,8 +46,29 @@ def encode(layout: Layout, values: NDArray[Any], *, encoder: Encoder = "best", i
     matrix = np.ascontiguousarray(values).reshape(rows_and_cols(values.shape))
     survey = layout.survey(lambda first, last: matrix[first:last], *matrix.shape)
     planes = encode_rows(layout, matrix, encoder=encoder, survey=survey, isa=isa)
-    tail = layout.tail_head(*matrix.shape, survey), layout.tail_rows(matrix, survey, 0)
+    tail = layout.tail_head(*matrix.shape, survey), tail_rows(layout, matrix, survey, isa=isa)
     return b"".join(part.tobytes() for part in (*planes, *tail))
+
+
+def tail_rows(layout: Layout, values: NDArray[Any], survey: Survey, *, first_row: int = 0, isa: str = "") -> Bytes:
+    """``layout.tail_rows``, by the native core where the tail is long."""
+    if not isinstance(layout, Vbit):
+        return layout.tail_rows(values, survey, first_row)
+    from cortiq.native import core
+
+    widths = survey[first_row : first_row + len(values)]
+    packed = np.empty(int(row_ends(widths, values.shape[1] // GROUP)[-1]), np.uint8)
+    core.vbit_pack(_source(values), widths, packed, isa)
+    return packed
+
+
+def row_absmax(values: NDArray[Any], *, first_row: int = 0, isa: str = "") -> Floats:
+    """Largest magnitude of each row, f32. Raises NonFinite.value."""
+    from cortiq.native import core
+
+    found = np.empty(len(values), np.float32)
+    core.row_absmax(_source(values), found, first_row, isa)
+    return found
 
 
 def decode(layout: Layout, payload: Payload, shape: Shape, *, isa: str = "") -> Floats:

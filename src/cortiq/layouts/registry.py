@@ -13,13 +13,16 @@ from cortiq.layouts.f32 import F32
 from cortiq.layouts.q1 import Q1, Q1P
 from cortiq.layouts.q1s import Q1S
 from cortiq.layouts.q1t import Q1T
+from cortiq.layouts.q2tp import Q2TP
 from cortiq.layouts.q4_block import Q4Block
 from cortiq.layouts.q4_tiled import Q4Tiled
+from cortiq.layouts.q4tp import Q4TP
 from cortiq.layouts.q8_2f import Q82F
 from cortiq.layouts.q8_row import Q8Row
 from cortiq.layouts.sizes import Shape
 from cortiq.layouts.u8 import U8
-from cortiq.layouts.undecoded import Q2TP, Q4TP, Vbit, VbitRo
+from cortiq.layouts.vbit import Vbit
+from cortiq.layouts.vbit_ro import VbitRo
 
 _ALL: tuple[type[Layout], ...] = (
     F32, F16, BF16, Q8Row, Q4Block, U8, Vbit, Q82F, VbitRo, Q4Tiled, Q1, Q1S, Q1T, Q4TP, Q2TP,

@@ -71,7 +71,7 @@ def slow_dtypes(isa: str) -> tuple[str, ...]:
 
     Raises NativeMissing, UsageError for an unknown or unsupported isa.
     """
-    weights = (kind for kind in LAYOUTS.values() if kind.has_codec and kind.name != "u8")
+    weights = (kind for kind in LAYOUTS.values() if kind.name != "u8")
     return tuple(kind.name for kind in weights if not core.has_kernels(isa, kind.id))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cortiq.errors import UnsupportedFeature, UsageError
+from cortiq.errors import UsageError
 from cortiq.layouts import layout
 
 _ALIASES: Mapping[str, str] = MappingProxyType(
@@ -39,16 +39,11 @@ _PROBE = (64, 4096)
 def parse_dtype(text: str) -> str:
     """The name SPEC 3.1 gives the dtype that ``text`` means, in any case; ``q1p``: q1 by error diffusion.
 
-    Raises UsageError.dtype for a name nobody knows, UnsupportedFeature.dtype for a dtype that cannot be written yet.
+    Raises UsageError.dtype for a name nobody knows.
     """
     name = _ALIASES.get(text.lower())
     if name is None:
         raise UsageError("unknown dtype", code="dtype", expected=", ".join(_ALIASES), found=text)
-    if not layout(name).has_codec:
-        written = ", ".join(alias for alias, target in _ALIASES.items() if layout(target).has_codec)
-        raise UnsupportedFeature(
-            f"weights cannot be written as {name} yet", code="dtype", expected=f"one of {written}", found=text
-        )
     return name
 
 

@@ -4,6 +4,9 @@
     embedding and head                                                      as the layers, but q8_row below 6 bits
     other matrices                                                          the dtype asked for
 
+q2tp is for the gate and up projections of feed-forward blocks: of the experts where the model has some, else of the
+dense blocks. The other matrices become q4tp when it is asked for.
+
 A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_2f. What one asks for by
 name or pattern goes before all of this, and is never changed.
 """
@@ -39,6 +42,8 @@ _F16_SUFFIXES = (
     "shared_expert_gate.weight",
     "self_attn.g_proj.weight",
 )
+_EXPERT_PARTS = (".experts.", ".shared_expert.", ".shared_experts.")
+_GATE_UP_SUFFIXES = tuple(f"{part}.weight" for part in ("gate_proj", "up_proj", ".w1", ".w3"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,8 @@ class Choice:
 class Policy:
     """``quant`` is the dtype of the layers' matrices. ``embed`` and ``head`` are those of the embedding and the head,
     None for the rule above; ``SAME`` stands for ``quant``. Of the ``overrides`` the last that matches counts.
-    ``encoder`` is ``best`` or ``plain``. Dtypes are SPEC's names.
+    ``encoder`` is ``best`` or ``plain``; ``has_experts`` says whether the model has expert matrices. Dtypes are SPEC's
+    names.
     """
 
     quant: str
@@ -86,6 +92,7 @@ class Policy:
     head: str | None = None
     overrides: tuple[Override, ...] = ()
     encoder: Encoder = "best"
+    has_experts: bool = False
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:
@@ -98,13 +105,13 @@ class Policy:
             if override.pattern.search(name):
                 _check(override.dtype, name, shape)
                 return Choice(override.dtype, forced=True)
-        if len(shape) != 2 or prod(shape) < _SMALLEST or name.endswith(_F16_SUFFIXES):
+        if is_small(name, shape):
             return Choice("f16")
         if name == EMBEDDING:
             return _fitting(self._end(self.embed), shape)
         if name == HEAD:
             return _fitting(self._end(self.head), shape)
-        return _fitting(self.quant, shape)
+        return _fitting(self._layer_dtype(name), shape)
 
     def check_overrides(self, names: Iterable[str]) -> None:
         """Raise UsageError for a pattern that finds none of ``names``: a misspelt rule must not pass unseen."""
@@ -113,12 +120,28 @@ class Policy:
             if not any(override.pattern.search(name) for name in every):
                 raise UsageError("a tensor rule matches no tensor", code="tensor_rule", found=override.pattern.pattern)
 
+    def _layer_dtype(self, name: str) -> str:
+        if self.quant != "q2tp":
+            return self.quant
+        wanted = is_expert(name) if self.has_experts else ".mtp." not in name
+        return "q2tp" if wanted and name.endswith(_GATE_UP_SUFFIXES) else "q4tp"
+
     def _end(self, given: str | None) -> str:
         if given == SAME:
-            return self.quant
+            return self._layer_dtype("")
         if given is not None:
             return given
         return self.quant if bits_per_weight(self.quant) >= _FEWEST_ENDS_BITS else _ENDS_FALLBACK
+
+
+def is_small(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is a vector, tiny, or one of the matrices that steer: f16 unless asked for by pattern."""
+    return len(shape) != 2 or prod(shape) < _SMALLEST or name.endswith(_F16_SUFFIXES)
+
+
+def is_expert(name: str) -> bool:
+    """Whether a tensor belongs to an expert, shared ones included."""
+    return any(part in name for part in _EXPERT_PARTS)
 
 
 def _fitting(dtype: str, shape: tuple[int, ...]) -> Choice:

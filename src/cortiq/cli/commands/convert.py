@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,22 +28,26 @@ cortiq import-gguf model.gguf --output model.cmf
 """
 
 
-def _quant_options(function: F) -> F:
+def quant_options(default: str) -> Callable[[F], F]:
+    """Which dtype each tensor gets: parameters quant, embed, head, tensor, encoder, mean_bits, route_stats."""
     group = "Precision"
+    encoders = click.Choice(["best", "plain"])
     return stacked(
-        option("--quant", group=group, default="q8_row", show_default=True, help="Dtype of the layers' matrices."),
+        option("--quant", group=group, default=default, show_default=True, help="Dtype of the layers' matrices."),
         option("--embed", group=group, metavar="DTYPE", help="Dtype of the embedding; same: as --quant."),
         option("--head", group=group, metavar="DTYPE", help="Dtype of the head; same: as --quant."),
         option("--tensor", group=group, metavar="REGEX=DTYPE", multiple=True, help="Dtype by name; repeatable."),
         option(
             "--encoder",
             group=group,
-            type=click.Choice(["best", "plain"]),
+            type=encoders,
             default="best",
             show_default=True,
             help="Smallest error, or SPEC 3.2's formulas.",
         ),
-    )(function)
+        option("--mean-bits", group=group, type=float, help="Bits a weight of vbit, 3 to 8.  [default: 4.25]"),
+        option("--route-stats", group=group, metavar="FILE", help="How often vbit experts are selected, as JSON."),
+    )
 
 
 def _work_options(function: F) -> F:
@@ -59,7 +64,7 @@ def _work_options(function: F) -> F:
 @option("--model", "model_option", metavar="MODEL", help="The source, as an option.")
 @option("--output", "-o", "output_option", metavar="OUT", help="The file to write, as an option.")
 @_work_options
-@_quant_options
+@quant_options("q8_row")
 @json_option
 @pass_console
 def convert(console: Console, source: str | None, target: str | None, **given: Any) -> None:
@@ -77,7 +82,7 @@ def convert(console: Console, source: str | None, target: str | None, **given: A
 @click.argument("gguf")
 @option("--output", "-o", required=True, metavar="OUT", help="The file to write.")
 @_work_options
-@_quant_options
+@quant_options("q8_row")
 @json_option
 @pass_console
 def import_gguf(console: Console, gguf: str, output: str, **given: Any) -> None:
@@ -100,14 +105,17 @@ def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
     """What the command line says about a conversion."""
     from cortiq.convert import ConvertOptions, parse_end, parse_overrides
     from cortiq.native import core
-    from cortiq.quantize import parse_dtype
+    from cortiq.quantize import parse_dtype, read_route_stats
     from cortiq.settings import Settings
 
+    stats = given["route_stats"]
     return ConvertOptions(
         quant=parse_dtype(given["quant"]),
         embed=None if given["embed"] is None else parse_end(given["embed"]),
         head=None if given["head"] is None else parse_end(given["head"]),
         overrides=parse_overrides(given["tensor"]),
+        mean_bits=given["mean_bits"],
+        route_counts=None if stats is None else read_route_stats(Path(stats).expanduser()),
         encoder=given["encoder"],
         threads=given["threads"] or Settings.load().threads or core.usable_cpus(),
         force=given["force"],
@@ -154,4 +162,4 @@ def _plan(console: Console, source: Path, output: Path, options: ConvertOptions,
         console.note(f"note: {note}")
 
 
-__all__ = ["convert", "convert_options", "import_gguf"]
+__all__ = ["convert", "convert_options", "import_gguf", "quant_options"]
