@@ -177,7 +177,7 @@ class TestLock:
 
     def test_given_back_although_a_view_is_left(self, path: Path) -> None:
         with LockedFile(path, InPlace()) as locked, locked.read() as file:
-            view = file["skill.a.x"].raw
+            view = file["skill.a.w.x"].raw
         edit(path)
         assert len(view) == 3000
 

@@ -43,12 +43,13 @@ class Mapping:
     __slots__ = ("_fd", "_map", "_stat", "address", "size")
 
     def __init__(self, fd: int) -> None:
-        """Take over the descriptor ``fd`` of a file that is not empty."""
+        """Take over the descriptor ``fd`` of a file that is not empty; when this raises, it is still the caller's."""
         self._stat = os.fstat(fd)
         self.size = self._stat.st_size
-        self._map: _Map | None = _Map(fd, self.size, access=mmap.ACCESS_READ)
+        mapped = _Map(fd, self.size, access=mmap.ACCESS_READ)
+        self.address = mapped.protect()
         self._fd = fd
-        self.address = self._map.protect()
+        self._map: _Map | None = mapped
 
     @property
     def closed(self) -> bool:
