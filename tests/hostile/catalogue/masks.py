@@ -38,13 +38,13 @@ def meta(edit: Callable[[Meta], object], *bits: bytes, **more: Any) -> Damage:
     return section(json.dumps(made).encode(), bits or (ON, ON), **more)
 
 
-def first(**changes: Any) -> Damage:
+def first(*bits: bytes, **changes: Any) -> Damage:
     """The first mask's meta with some keys replaced (``...`` removes one)."""
 
     def edit(made: Meta) -> None:
         made["masks"][0] = {k: v for k, v in {**made["masks"][0], **changes}.items() if v is not ...}
 
-    return meta(edit)
+    return meta(edit, *bits)
 
 
 def text(change: Callable[[bytes], bytes]) -> Damage:
@@ -63,7 +63,7 @@ def parents(*names: str | None) -> Damage:
 
 def with_experts(blob_len: int, present: bool) -> Damage:
     """The first mask with or without expert rows, in a model of four experts."""
-    made = first(has_expert_fields=present, blob_len=blob_len)
+    made = first(ON + b"\x0f\x0f", ON, has_expert_fields=present, blob_len=blob_len)
     return lambda cmf: made(cmf.with_arch(moe=MOE))
 
 
@@ -74,7 +74,7 @@ def tails(bits: bytes, **changes: Any) -> Damage:
         made["masks"] = [{**mask(0, "general"), "blob_len": len(bits), **changes}]
 
     made = meta(edit, bits, count=1)
-    return lambda cmf: made(cmf.with_arch(intermediate_size=17, moe=MOE))
+    return lambda cmf: made(replace(cmf, index=b"").with_arch(intermediate_size=17, moe=MOE))
 
 
 ROW17 = b"\xff\xff\x01"

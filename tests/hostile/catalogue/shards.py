@@ -127,10 +127,16 @@ ROWS = (
     Row(
         "J6",
         "a later shard with what only the first should have",
-        [other(2, shard(2, skills=[{"id": "a"}]))],
+        [
+            other(2, shard(2, skills=[{"id": "a"}])),
+            Case(
+                lambda _: shard(2, skills=[{"id": "a"}]),
+                needs="verify_checks",
+                raw=("O ok", "V warning Parse.shard_extra"),
+            ),
+        ],
         raw="SH ok",
         needs="shards",
-        later="the warning",
     ),
     Row(
         "J7",
