@@ -60,6 +60,11 @@ def under(section: str):
     return damage
 
 
+def data_in_the_header(cmf: Cmf) -> Cmf:
+    """The data section moved back to a page of a long header."""
+    return cmf.with_header(provenance={"text": "x" * 50_000}).set("data_off", 4096)
+
+
 def huge(cmf: Cmf) -> Sparse:
     made = claimed(F16, (HUGE, 64), 2 * HUGE * 64)(cmf)
     assert isinstance(made, Sparse)
@@ -215,6 +220,7 @@ ROWS = (
         [
             *(Case(lambda _, section=s: over(section)(spanned())) for s in ("masks", "vocab", "index")),
             *(Case(under(section), raw="O Bounds.tensor_over_section") for section in ("header", "dir")),
+            Case(data_in_the_header, raw="O Bounds.tensor_over_section"),
         ],
         expected="O Bounds.tensor_over_section",
         raw=DIRECTORY_HASH,

@@ -128,7 +128,9 @@ ROWS = (
             Case(lambda cmf: exchanged(cmf, 0), raw="O InvalidMagic.magic"),
             between_tensors,
             Case(within_a_tensor, raw=("O ok", "V ok")),
-            Case(lambda _: within_a_tensor(with_digests()), raw=("O ok", "V HashMismatch.digest"), needs="verify_checks"),
+            Case(
+                lambda _: within_a_tensor(with_digests()), raw=("O ok", "V HashMismatch.digest"), needs="verify_checks"
+            ),
         ],
         raw=("O ok", "V HashMismatch"),
     ),
