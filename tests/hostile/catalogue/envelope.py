@@ -213,6 +213,7 @@ ROWS = (
         [
             Case(sparse("header", 100_000_001)),
             Case(sparse("dir", 2**30 + 1), raw="O Limit.directory"),
+            Case(sparse("header", 100_000_000), raw=HEADER_HASH),
         ],
         raw="O Limit.header",
     ),

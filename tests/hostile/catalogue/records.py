@@ -60,6 +60,14 @@ def under(section: str):
     return damage
 
 
+def behind_the_section(nbytes: int, off: int) -> Cmf:
+    """The only tensor moved to the end of a section that lies from 64 to 256 of the data, or, empty, into it."""
+    made = Cmf(header(), [T("t", U8, (64,), pattern(64))], vocab=pattern(192)).build()
+    made.data += bytes(64)
+    made.set("data_len", len(made.data) - made.get("data_off"))
+    return made.set_record(0, shape=(nbytes,), nbytes=nbytes, off=off)
+
+
 def data_in_the_header(cmf: Cmf) -> Cmf:
     """The data section moved back to a page of a long header."""
     return cmf.with_header(provenance={"text": "x" * 50_000}).set("data_off", 4096)
@@ -221,6 +229,8 @@ ROWS = (
             *(Case(lambda _, section=s: over(section)(spanned())) for s in ("masks", "vocab", "index")),
             *(Case(under(section), raw="O Bounds.tensor_over_section") for section in ("header", "dir")),
             Case(data_in_the_header, raw="O Bounds.tensor_over_section"),
+            Case(lambda _: behind_the_section(64, 256), expected=("O ok", "V ok")),
+            Case(lambda _: behind_the_section(0, 128), expected=("O ok", "V ok")),
         ],
         expected="O Bounds.tensor_over_section",
         raw=DIRECTORY_HASH,
