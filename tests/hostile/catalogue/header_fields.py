@@ -81,6 +81,7 @@ ROWS = (
                 expected=("O ok", "R UnsupportedArch.layer_type"),
             ),
             arch(layer_types=["FullAttention"] * 100_001),
+            Case(arch(layer_types=["FullAttention"] * 100_000), expected="O Parse.layer_types"),
         ],
         expected="O Limit.layer_types",
         raw=HEADER_HASH,
@@ -205,17 +206,20 @@ ROWS = (
         "B21",
         "a shard that cannot be",
         [
-            fields(shard=value)
-            for value in (
-                {"no": 0, "count": 0},
-                {"no": 6, "count": 5},
-                {"no": 1, "count": 100_001},
-                {"no": 1.0, "count": 2},
-                {"no": 1, "count": True},
-                {"no": 1},
-                [1, 2],
-                "1/2",
-            )
+            opens(fields(shard={"no": 2, "count": 2}), holds=lambda file: file.header.shard.no == 2),
+            *(
+                fields(shard=value)
+                for value in (
+                    {"no": 0, "count": 0},
+                    {"no": 6, "count": 5},
+                    {"no": 1, "count": 100_001},
+                    {"no": 1.0, "count": 2},
+                    {"no": 1, "count": True},
+                    {"no": 1},
+                    [1, 2],
+                    "1/2",
+                )
+            ),
         ],
         expected="O Parse.shard",
         raw=HEADER_HASH,
@@ -229,6 +233,7 @@ ROWS = (
                 for ids in ([-1], [40], 17, "x", [1] * 1025, [0] * 100_000, [2.0], [True], None)
             ),
             fields(tokenizer_config={"eos_token_ids": [2**40]}),
+            opens(fields(tokenizer_config={"eos_token_ids": [39] * 1024})),
             *(
                 fields(tokenizer_config=value)
                 for value in (

@@ -98,6 +98,7 @@ ROWS = (
                 )
             ),
             raw_header(TEXT.replace('"num_layers": 2', f'"num_layers": {2**64}').encode()),
+            Case(raw_header(in_arch(f'"sliding_window": {2**53}')), expected="O Parse.arch"),
             opens(with_field('"x": ' + "1" * 4000), holds=lambda file: file.header["x"] > 2**64),
         ],
         expected="O Parse.int_range",

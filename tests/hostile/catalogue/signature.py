@@ -146,6 +146,7 @@ ROWS = (
             *(fields(section_hashes=value) for value in ([], "x", 3)),
             spelled(lambda value: f"{value:016X}"),
             stated("A1", 0xA1),
+            stated("a", 0xA),
             stated("a1", 0xA1),
             stated("00000000000000A1", 0xA1),
         ],
