@@ -244,7 +244,7 @@ def two_layers() -> Cmf:
         tensors,
         masks=_masks(),
         vocab=b'{"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}',
-        index=struct.pack("<6I3H4B2x", 1, 0, 0, 0, 3, 4, 0, 1, 2, 0, 1, 2, 3),
+        index=struct.pack("<IIIIII3H4B2x", 1, 0, 0, 0, 3, 4, 0, 1, 2, 0, 1, 2, 3),
         features=0b11,
     ).build()
 
