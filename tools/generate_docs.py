@@ -29,13 +29,25 @@ def cli_page() -> str:
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        places = [p.metavar or p.name.upper() for p in command.params if isinstance(p, click.Argument) and p.name]
-        text = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
-        lines += ["", f"## {name}", "", f"`cortiq {name} {' '.join(places)}`", "", text, ""]
-        lines += ["| option | meaning |", "|---|---|"]
-        lines += [option_row(p) for p in command.params if isinstance(p, click.Option)]
-        lines += ["", "```", (command.epilog or "").strip(), "```"]
+        lines += command_lines(name, command)
     return "\n".join(lines) + "\n"
+
+
+def command_lines(name: str, command: click.Command) -> list[str]:
+    """The section of a command, then those of its own commands."""
+    import click
+
+    places = [p.metavar or p.name.upper() for p in command.params if isinstance(p, click.Argument) and p.name]
+    inner = command.commands if isinstance(command, click.Group) else {}
+    places += ["COMMAND"] if inner else []
+    text = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
+    lines = ["", f"## {name}", "", f"`cortiq {name} {' '.join(places)}`", "", text]
+    options = [option_row(p) for p in command.params if isinstance(p, click.Option)]
+    lines += ["", "| option | meaning |", "|---|---|", *options] if options else []
+    lines += ["", "```", (command.epilog or "").strip(), "```"]
+    for below, own in inner.items():
+        lines += command_lines(f"{name} {below}", own)
+    return lines
 
 
 def option_row(option: click.Option) -> str:

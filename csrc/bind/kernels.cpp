@@ -50,10 +50,7 @@ Aligned aligned(std::size_t n) {
 MatrixView view(const Bytes& bytes, int dtype, std::size_t rows, std::size_t cols) {
     if (dtype < 0 || dtype > 255) throw Error("UnsupportedFeature", "dtype", "no such dtype");
     const DType type = static_cast<DType>(dtype);
-    if (matrix_nbytes(type, rows, cols) != bytes.size())
-        throw Error("Bounds", "nbytes",
-                    "a matrix of this shape has " + std::to_string(matrix_nbytes(type, rows, cols)) + " bytes, not " +
-                        std::to_string(bytes.size()));
+    check_matrix(type, rows, cols, bytes.size());
     return {type, bytes.data(), bytes.size(), rows, cols, bytes.data() + bytes.size()};
 }
 
@@ -133,11 +130,17 @@ Output2 quantize_dequantize(const std::string& isa, const Input& x) {
     return Output2(out, {m, k}, owner);
 }
 
+// Whether a dtype has kernels of its own on an instruction set.
+bool has_kernels(const std::string& isa, int dtype) {
+    return dtype >= 0 && dtype <= 255 && kernels(isa_from_name(isa)).is_fast(static_cast<DType>(dtype));
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
     m.def("linear", &linear, "isa"_a, "mode"_a, "dtype_id"_a, "weight"_a, "rows"_a, "cols"_a, "x"_a, "r0"_a = 0,
           "r1"_a = -1);
+    m.def("has_kernels", &has_kernels, "isa"_a, "dtype_id"_a);
     m.def("gather", &gather, "isa"_a, "dtype_id"_a, "weight"_a, "rows"_a, "cols"_a, "row"_a);
     m.def("quantize_dequantize", &quantize_dequantize, "isa"_a, "x"_a);
 }

@@ -66,52 +66,57 @@ Isa isa_or_best(const std::string& name) { return name.empty() ? best_isa() : is
 Encoder encoder_from_name(const std::string& name) {
     if (name == "best") return Encoder::best;
     if (name == "plain") return Encoder::plain;
-    throw Error("UsageError", "encoder", "unknown encoder " + name + "; known are best, plain");
+    if (name == "diffuse") return Encoder::diffuse;
+    throw Error("UsageError", "encoder", "unknown encoder " + name + "; known are best, plain, diffuse");
 }
 
 // The planes of a block of rows, each with its exact size.
-std::vector<Held> hold_planes(const nb::sequence& planes, DType layout, const HeldMatrix& matrix, int flags) {
-    const std::vector<std::size_t> nbytes = row_nbytes(layout, matrix.cols());
+std::vector<Held> hold_planes(const nb::sequence& planes, DType layout, const HeldMatrix& matrix) {
+    const std::vector<std::size_t> nbytes = plane_nbytes(layout, matrix.rows(), matrix.cols());
     std::vector<Held> held;
-    for (nb::handle plane : planes) held.emplace_back(plane, flags);
+    for (nb::handle plane : planes) held.emplace_back(plane, PyBUF_WRITABLE);
     if (held.size() != nbytes.size()) throw Error("UsageError", "planes", "wrong number of planes");
     for (std::size_t i = 0; i < held.size(); i++)
-        if (held[i].size() != matrix.rows() * nbytes[i])
+        if (held[i].size() != nbytes[i])
             throw Error("UsageError", "planes",
                         "plane " + std::to_string(i) + " has " + std::to_string(held[i].size()) + " bytes, not " +
-                            std::to_string(matrix.rows() * nbytes[i]));
+                            std::to_string(nbytes[i]));
     return held;
 }
 
-template <class Pointer>
-std::vector<Pointer> pointers(const std::vector<Held>& held) {
-    std::vector<Pointer> all;
-    for (const Held& one : held) all.push_back(one.data());
-    return all;
-}
-
-void encode(int dtype, const std::string& encoder, nb::handle values, const nb::sequence& planes,
+void encode(int dtype, const std::string& encoder, nb::handle values, const nb::sequence& planes, nb::handle survey,
             std::size_t first_row, const std::string& isa) {
     const DType layout = static_cast<DType>(dtype);
     const Encoder kind = encoder_from_name(encoder);
     const Isa chosen = isa_or_best(isa);
     const HeldMatrix source(values, false);
-    const std::vector<Held> held = hold_planes(planes, layout, source, PyBUF_WRITABLE);
-    const std::vector<std::uint8_t*> out = pointers<std::uint8_t*>(held);
+    const Held found(survey, PyBUF_SIMPLE);
+    const std::vector<Held> held = hold_planes(planes, layout, source);
+    std::vector<std::uint8_t*> out;
+    for (const Held& plane : held) out.push_back(plane.data());
     const Weights weights{source.data(), source.dtype(), source.rows(), source.cols()};
+    const EncodeJob job{chosen, layout, kind, weights, {found.data(), found.size()}, first_row};
     nb::gil_scoped_release unlocked;
-    encode_rows(chosen, layout, kind, weights, first_row, out);
+    encode_rows(job, out);
 }
 
-void decode(int dtype, const nb::sequence& planes, nb::handle values, const std::string& isa) {
+// Rows of a matrix of `rows` rows, as many as `values` has, from `first_row` on.
+void decode(int dtype, nb::handle payload, std::size_t rows, nb::handle values, std::size_t first_row,
+            const std::string& isa) {
     const DType layout = static_cast<DType>(dtype);
     const Isa chosen = isa_or_best(isa);
     const HeldMatrix out(values, true);
     if (out.dtype() != DType::f32) throw Error("UsageError", "element_type", "weights are decoded to f32");
-    const std::vector<Held> held = hold_planes(planes, layout, out, PyBUF_SIMPLE);
-    const std::vector<const std::uint8_t*> from = pointers<const std::uint8_t*>(held);
+    const Held from(payload, PyBUF_SIMPLE);
+    if (first_row > rows || rows - first_row < out.rows()) throw Error("UsageError", "rows", "rows out of range");
+    const PayloadSize size = payload_size(layout, rows, out.cols());
+    if (size.exact ? from.size() != size.nbytes : from.size() < size.nbytes)
+        throw Error("UsageError", "payload", "the payload has " + std::to_string(from.size()) + " bytes, not " +
+                                                 std::to_string(size.nbytes));
+    const MatrixView view{layout, from.data(), from.size(), rows, out.cols(), from.data() + from.size()};
+    float* to = reinterpret_cast<float*>(out.data());
     nb::gil_scoped_release unlocked;
-    decode_rows(chosen, layout, from, out.rows(), out.cols(), reinterpret_cast<float*>(out.data()));
+    for (std::size_t row = 0; row < out.rows(); row++) decode_row(chosen, view, first_row + row, to + row * view.cols);
 }
 
 std::uint64_t hash(nb::handle data, int threads, const std::string& isa) {
@@ -131,8 +136,9 @@ void update(Hash64& state, nb::handle data, int threads) {
 
 void bind_layouts(nb::module_& m) {
     m.def("encode", &encode, nb::arg("dtype"), nb::arg("encoder"), nb::arg("values"), nb::arg("planes"),
+          nb::arg("survey"), nb::arg("first_row") = 0, nb::arg("isa") = "");
+    m.def("decode", &decode, nb::arg("dtype"), nb::arg("payload"), nb::arg("rows"), nb::arg("values"),
           nb::arg("first_row") = 0, nb::arg("isa") = "");
-    m.def("decode", &decode, nb::arg("dtype"), nb::arg("planes"), nb::arg("values"), nb::arg("isa") = "");
     m.def("hash64", &hash, nb::arg("data"), nb::arg("threads") = 1, nb::arg("isa") = "");
     nb::class_<Hash64>(m, "Hash64")
         .def("__init__", [](Hash64* self, const std::string& isa) { new (self) Hash64(isa_or_best(isa)); },

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "kernels/kernels.h"
+#include "layouts/codec.h"
 
 namespace cortiq {
 
@@ -29,34 +30,13 @@ const Kernels& kernels(Isa isa) {
     }
 }
 
-namespace {
-
-// Every layout served here is a number of equal units per row, plus a constant per row.
-struct Size {
-    DType dtype;
-    std::size_t unit_columns, unit_nbytes, row_nbytes;
-};
-constexpr Size kSizes[] = {
-    {DType::f32, 1, 4, 0},    {DType::f16, 1, 2, 0},          {DType::bf16, 1, 2, 0},
-    {DType::q8_row, 1, 1, 2}, {DType::q4_tiled, kGroup, 18, 0},
-};
-
-}  // namespace
-
-std::size_t matrix_nbytes(DType dtype, std::size_t rows, std::size_t cols) {
-    for (const Size& size : kSizes) {
-        if (size.dtype != dtype) continue;
-        if (rows == 0 || cols == 0 || cols % size.unit_columns != 0)
-            throw Error("Bounds", "shape",
-                        "columns must be a positive multiple of " + std::to_string(size.unit_columns) + ", rows positive");
-        std::size_t row = 0, all = 0;
-        if (__builtin_mul_overflow(cols / size.unit_columns, size.unit_nbytes, &row) ||
-            __builtin_add_overflow(row, size.row_nbytes, &row) || __builtin_mul_overflow(row, rows, &all))
-            throw Error("Bounds", "shape", "the size of a matrix overflows");
-        return all;
-    }
-    throw Error("UnsupportedFeature", "dtype",
-                "no matrix product for dtype " + std::to_string(static_cast<int>(dtype)));
+void check_matrix(DType dtype, std::size_t rows, std::size_t cols, std::size_t nbytes) {
+    const PayloadSize size = payload_size(dtype, rows, cols);
+    if (rows == 0 || cols == 0) throw Error("Bounds", "shape", "a matrix must have rows and columns");
+    if (size.exact ? nbytes == size.nbytes : nbytes >= size.nbytes) return;
+    throw Error("Bounds", "nbytes",
+                "a matrix of this shape has " + std::string(size.exact ? "" : "at least ") +
+                    std::to_string(size.nbytes) + " bytes, not " + std::to_string(nbytes));
 }
 
 }  // namespace cortiq

@@ -115,13 +115,15 @@ constexpr Entry kEntries[] = {
     {DType::q8_row, int8<Q8Row, dot_q8_row>, f32, Q8Row::decode},
     {DType::q4_tiled, int8<Q4Tiled, dot_q4_tiled>, f32, Q4Tiled::decode},
 };
+constexpr Entry kOther = {{}, nullptr, f32, decode_any<Isa::scalar>};
 
 }  // namespace
 
-const Entry& entry(DType dtype) { return find(kEntries, dtype); }
+bool is_fast(DType dtype) { return find(kEntries, dtype) != nullptr; }
+const Entry& entry(DType dtype) { return is_fast(dtype) ? *find(kEntries, dtype) : kOther; }
 
 extern const Kernels kKernels;
-const Kernels kKernels = {Isa::scalar, takes_int8, act_nbytes, quantize, dequantize,
+const Kernels kKernels = {Isa::scalar, is_fast,    takes_int8,     act_nbytes, quantize, dequantize,
                           linear_int8, linear_f32, scratch_nbytes, gather};
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -29,6 +29,10 @@ struct Scratch {
 struct Kernels {
     Isa isa;
 
+    // True when there are kernels for `dtype`. The others work too, in both modes and with the same rule for sums: their
+    // rows are decoded to f32 in scratch memory by the layout's decoder and multiplied as float weights.
+    bool (*is_fast)(DType dtype);
+
     // True when `dtype` multiplies int8 activations in fast mode; the others always take linear_f32.
     bool (*takes_int8)(DType dtype);
 
@@ -56,8 +60,9 @@ struct Kernels {
 // The table of `isa`; throws Error{"UsageError", "isa"} when this build has none (another processor family).
 const Kernels& kernels(Isa isa);
 
-// Bytes a matrix [rows, cols] of `dtype` occupies. Throws Error{"UnsupportedFeature", "dtype"} for a dtype without
-// kernels and Error{"Bounds", "shape"} for a shape its layout cannot have (SPEC 3.2) or whose size overflows.
-std::size_t matrix_nbytes(DType dtype, std::size_t rows, std::size_t cols);
+// Checks what a view of a matrix [rows, cols] may be. Throws Error{"UnsupportedFeature", "dtype"} for a dtype that
+// cannot be decoded, Error{"Bounds", "shape"} for a shape its layout cannot have (SPEC 3.2) or whose size overflows,
+// Error{"Bounds", "nbytes"} for another size than that of the layout, or where the content decides a smaller one.
+void check_matrix(DType dtype, std::size_t rows, std::size_t cols, std::size_t nbytes);
 
 }  // namespace cortiq

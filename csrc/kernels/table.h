@@ -2,8 +2,15 @@
 // Compiled once per instruction set, inside its own namespace.
 #pragma once
 #include "kernels/rows.h"
+#include "layouts/codec.h"
 
 namespace cortiq::CORTIQ_KERNELS {
+
+// The decoder of the layouts, for any dtype.
+template <Isa kIsa>
+inline void decode_any(const MatrixView& w, size_t row, float* out) {
+    decode_row(kIsa, w, row, out);
+}
 
 struct Entry {
     DType dtype;
@@ -12,14 +19,17 @@ struct Entry {
     void (*decode)(const MatrixView& w, size_t row, float* out);
 };
 
-// Each instruction set defines it: one line per dtype.
+// Each instruction set defines them: one line per dtype with kernels of its own, and one for all others, whose rows are
+// decoded to f32 in scratch memory and multiplied by the dense kernel.
 const Entry& entry(DType dtype);
+bool is_fast(DType dtype);
 
+// The entry of a dtype, or null.
 template <size_t kCount>
-inline const Entry& find(const Entry (&entries)[kCount], DType dtype) {
-    size_t i = 0;
-    while (i != kCount - 1 && entries[i].dtype != dtype) i++;  // views are validated: the dtype is there
-    return entries[i];
+inline const Entry* find(const Entry (&entries)[kCount], DType dtype) {
+    for (const Entry& one : entries)
+        if (one.dtype == dtype) return &one;
+    return nullptr;
 }
 
 inline bool takes_int8(DType dtype) { return entry(dtype).int8 != nullptr; }

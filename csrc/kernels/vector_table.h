@@ -32,13 +32,15 @@ constexpr Entry kEntries[] = {
     {DType::q8_row, q8_row, dense_gemm<Q8Row::decode>, Q8Row::decode},
     {DType::q4_tiled, q4_tiled, dense_gemm<Q4Tiled::decode>, Q4Tiled::decode},
 };
+constexpr Entry kOther = {{}, nullptr, dense_gemm<decode_any<kIsa>>, decode_any<kIsa>};
 
 }  // namespace
 
-const Entry& entry(DType dtype) { return find(kEntries, dtype); }
+bool is_fast(DType dtype) { return find(kEntries, dtype) != nullptr; }
+const Entry& entry(DType dtype) { return is_fast(dtype) ? *find(kEntries, dtype) : kOther; }
 
 extern const Kernels kKernels;
-const Kernels kKernels = {kIsa,        takes_int8, act_nbytes,     quantize, dequantize,
+const Kernels kKernels = {kIsa,        is_fast,    takes_int8,     act_nbytes, quantize, dequantize,
                           linear_int8, linear_f32, scratch_nbytes, gather};
 
 }  // namespace cortiq::CORTIQ_KERNELS

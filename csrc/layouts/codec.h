@@ -1,7 +1,8 @@
 // Encoders and decoders of the layouts (SPEC 3.2), byte-equal to the NumPy definitions on every instruction set.
 //
-// A payload consists of planes, each with one record per row. Both directions work on any block of rows, so that a
-// tensor larger than memory passes through in blocks.
+// A payload consists of planes and, in some layouts, a tail. Encoding works on any block of rows, each plane receiving
+// what the block contributes to it, so that a tensor larger than memory passes through in blocks; the tail is the
+// caller's. Decoding works on any row of a whole payload.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +11,11 @@
 
 #include "core/cpu.h"
 #include "core/dtype.h"
+#include "core/view.h"
 
 namespace cortiq {
 
-enum class Encoder { plain, best };
+enum class Encoder { plain, best, diffuse };  // diffuse: q1 with signs by error diffusion
 
 // Weights to encode, row-major and unpadded. `dtype` is f32, f16 or bf16; `data` need not be aligned.
 struct Weights {
@@ -22,18 +24,39 @@ struct Weights {
     std::size_t rows, cols;
 };
 
-// Bytes of one row in each plane. Throws Error{"UnsupportedFeature", "dtype"} for a dtype without codec and
-// Error{"Parse", "in_mod_32"} for columns it cannot have.
-std::vector<std::size_t> row_nbytes(DType layout, std::size_t cols);
+// What a layout's encoder must know of the whole tensor: q8_2f the f16 field [cols], q1s the f32 threshold and the u32
+// number of outliers, the others nothing.
+using Survey = std::span<const std::uint8_t>;
 
-// Encodes all rows of `weights`; planes[i] receives rows * row_nbytes[i] bytes. `first_row` is added to the row an
-// error names. Throws Error{"NonFinite"}: "value" for NaN and infinity, "range" for what the layout cannot hold.
-void encode_rows(Isa isa, DType layout, Encoder encoder, const Weights& weights, std::size_t first_row,
-                 std::span<std::uint8_t* const> planes);
+struct PayloadSize {
+    std::size_t nbytes;
+    bool exact;  // false: the least there can be, the content decides
+};
 
-// The reverse: f32 [rows, cols] from blocks of planes.
-void decode_rows(Isa isa, DType layout, std::span<const std::uint8_t* const> planes, std::size_t rows,
-                 std::size_t cols, float* out);
+// Bytes of a payload of [rows, cols]. Throws Error{"UnsupportedFeature", "dtype"} for a dtype without codec and
+// Error{"Bounds", "shape"} for columns it cannot have and a size that overflows.
+PayloadSize payload_size(DType layout, std::size_t rows, std::size_t cols);
+
+// What a block of rows takes in each plane. Throws as payload_size, with "Parse", "in_mod_32" for the columns.
+std::vector<std::size_t> plane_nbytes(DType layout, std::size_t rows, std::size_t cols);
+
+// Encodes all rows of `weights` into planes of these sizes. `first_row` is added to the row an error names. Throws
+// Error{"NonFinite"}: "value" for NaN and infinity, "range" for what the layout cannot hold; Error{"UsageError"}:
+// "survey" for one of another size, "encoder" for one the layout does not have.
+struct EncodeJob {
+    Isa isa;
+    DType layout;
+    Encoder encoder;
+    Weights weights;
+    Survey survey;
+    std::size_t first_row;
+};
+void encode_rows(const EncodeJob& job, std::span<std::uint8_t* const> planes);
+
+// Row `row` of a matrix as f32: out[cols]. Nothing in a payload of the right size leads outside of it.
+void decode_row(Isa isa, const MatrixView& w, std::size_t row, float* out);
+
+using RowDecoder = void (*)(const MatrixView& w, std::size_t row, float* out);
 
 // The inner loops, one table per instruction set. Pointers into payloads are unaligned.
 struct CodecOps {
@@ -47,7 +70,13 @@ struct CodecOps {
     void (*q4_encode_plain)(const float* x, std::size_t groups, std::uint8_t* tiles);
     void (*q4_encode_best)(const float* x, std::size_t groups, std::uint8_t* tiles);
     void (*q4_decode)(const std::uint8_t* tiles, std::size_t groups, float* out);
+    void (*q8_2f_divide)(const std::uint8_t* field, std::size_t n, float* x);
+    void (*q1_encode)(const float* x, std::size_t groups, float threshold, bool diffuse, std::uint8_t* tiles);
+    void (*q1t_encode)(const float* x, std::size_t groups, float* fits, std::uint8_t* tiles);
+    RowDecoder q4_block, q8_2f, q1, q1s, q1t;
 };
+
+const CodecOps& codec_ops(Isa isa);
 
 namespace codec_scalar {
 const CodecOps& ops();

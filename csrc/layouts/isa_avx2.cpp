@@ -1,16 +1,4 @@
 // The codecs for one instruction set: avx2.
 #define CORTIQ_CODEC codec_avx2
 #define CORTIQ_LANES 8
-#include "layouts/codec.h"
-#include "layouts/q4_tiled.h"
-#include "layouts/q8_row.h"
-
-namespace cortiq::CORTIQ_CODEC {
-
-const CodecOps& ops() {
-    static constexpr CodecOps table = {widen_f16, widen_bf16, absmax_bits,     narrow_f16,     narrow_bf16,
-                                       q8_quantize, q8_decode, q4_encode_plain, q4_encode_best, q4_decode};
-    return table;
-}
-
-}  // namespace cortiq::CORTIQ_CODEC
+#include "layouts/table.h"

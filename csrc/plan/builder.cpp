@@ -79,7 +79,7 @@ int PlanBuilder::tensor(const TensorSpec& spec) {
     MatrixView view;
     if (spec.dtype < 0 || spec.dtype > 255) usage("dtype", "no dtype " + std::to_string(spec.dtype));
     view.dtype = static_cast<DType>(spec.dtype);
-    expect(spec.nbytes, matrix_nbytes(view.dtype, spec.rows, spec.cols), "nbytes");
+    check_matrix(view.dtype, spec.rows, spec.cols, spec.nbytes);
     if (spec.address == 0 || spec.address > spec.limit || spec.limit - spec.address < spec.nbytes)
         throw Error("Bounds", "tensor", "a tensor does not lie inside its mapping");
     view.data = reinterpret_cast<const std::uint8_t*>(spec.address);

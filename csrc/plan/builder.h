@@ -26,7 +26,8 @@ struct RopeSpec {
     bool plus_one;
 };
 
-// All methods throw Error{"ShapeMismatch" | "UsageError" | "Limit", ...}; handles count from 0.
+// All methods throw Error{"ShapeMismatch" | "UsageError" | "Limit", ...}, tensor() also "Bounds" and
+// "UnsupportedFeature"; handles count from 0.
 class PlanBuilder {
 public:
     explicit PlanBuilder(PlanOptions options);

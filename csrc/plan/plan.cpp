@@ -6,6 +6,7 @@
 
 #include "core/allocations.h"
 #include "core/error.h"
+#include "core/map_guard.h"
 
 namespace cortiq {
 
@@ -102,7 +103,7 @@ void Plan::check(const Batch& batch, std::size_t out_rows) const {
 std::size_t Plan::step(const Batch& batch, std::size_t out_rows) {
     Executor& executor = running();
     const std::lock_guard lock(mutex_);
-    const std::uint64_t allocations = allocation_count();
+    const std::uint64_t allocations = allocation_count(), lost = lost_pages();
     const std::int64_t start = now_ns();
     check(batch, out_rows);
     std::fill(seen_.begin(), seen_.end(), std::uint8_t{0});
@@ -115,6 +116,7 @@ std::size_t Plan::step(const Batch& batch, std::size_t out_rows) {
     std::size_t outputs = 0;
     try {
         outputs = executor.run(batch, finished);
+        if (lost_pages() != lost) check_weights();
     } catch (...) {
         for (std::size_t s = 0; s < batch.sequence_count; s++) cache.rollback(batch.sequences[s]);
         throw;
@@ -129,6 +131,11 @@ std::size_t Plan::step(const Batch& batch, std::size_t out_rows) {
     steps_++;
     if (!finished) throw Error("CortiqError", "cancelled", "the step was cancelled");
     return outputs;
+}
+
+void Plan::check_weights() const {
+    for (const MatrixView& weight : executor_->program().tensors)
+        if (lost_at(weight.data)) throw Error("Changed", "file", "the file shrank while it was in use");
 }
 
 void Plan::cancel() { running().cancel(); }

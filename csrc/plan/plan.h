@@ -39,7 +39,8 @@ public:
 
     // Appends counts[s] tokens to sequences[s], in order, and writes one row of logits for each wanted token.
     // Returns their number. Throws Error{"UsageError", ...} for whatever cannot be run, before anything changes, and
-    // Error{"CortiqError", "cancelled"} after cancel(): all sequences are then as before.
+    // Error{"CortiqError", "cancelled"} after cancel() and Error{"Changed", "file"} when weights were lost under the step:
+    // all sequences are then as before.
     std::size_t step(const Batch& batch, std::size_t out_rows);
     // From any thread: ends the step in progress, or the next one, at its next operator.
     void cancel();
@@ -48,6 +49,7 @@ public:
 
 private:
     void check(const Batch& batch, std::size_t out_rows) const;
+    void check_weights() const;
     std::size_t token_limit() const;
     Executor& running() const;
 

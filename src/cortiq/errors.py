@@ -22,6 +22,7 @@
     +- NonFinite                       1   a weight that is NaN or infinite
     +- Tokenizer                       1   a tokenizer section that cannot be used
     +- Template                        1   a chat template that fails
+    +- Busy                            1   somebody else is writing to the file
     +- NativeMissing                   1   the native core is not built
     +- OutOfMemory                     8   more memory than the machine or the setting allows
     +- NetworkError                    9   a download that failed
@@ -191,6 +192,12 @@ class Tokenizer(CortiqError):
 
 class Template(CortiqError):
     """A chat template that fails."""
+
+
+class Busy(CortiqError, BlockingIOError):
+    """Somebody else is writing to the file."""
+
+    __str__ = CortiqError.__str__
 
 
 class NativeMissing(CortiqError, ImportError):

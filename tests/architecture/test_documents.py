@@ -72,7 +72,7 @@ def test_readme_example_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     out = capsys.readouterr().out
-    assert out.startswith("576 272 ")  # hidden size and tensors of the model the example names
+    assert out.startswith("576 273 ")  # hidden size of the model the example names, its tensors and their digests
     assert " length" in out or " stop" in out  # what a model of this size says of mmap is its own affair
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Callable
 
 import numpy as np
 
 from cortiq.ops.linear import Matrix
 
 F32, F16, BF16, Q8_ROW, Q4_TILED = 0, 1, 2, 3, 11
-DTYPES = (F32, F16, BF16, Q8_ROW, Q4_TILED)
+Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T = 4, 9, 12, 13, 14
+FAST = (F32, F16, BF16, Q8_ROW, Q4_TILED)
+SLOW = (Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T)  # decoded to f32 before they are multiplied
+DTYPES = FAST + SLOW
+GROUPED = (Q4_TILED, Q1, Q1S, Q1T)  # columns in groups of 32
 
 
 def random_matrix(dtype: int, rows: int, cols: int, seed: int = 0) -> Matrix:
@@ -26,6 +31,8 @@ def random_matrix(dtype: int, rows: int, cols: int, seed: int = 0) -> Matrix:
     if dtype == Q8_ROW:
         quants = rng.integers(-128, 128, (rows, cols)).astype(np.int8)
         return Matrix(dtype, quants.tobytes() + _scales(rng, rows).tobytes(), rows, cols)
+    if dtype in SLOW:
+        return Matrix(dtype, _SLOW_PAYLOADS[dtype](rng, rows, cols), rows, cols)
     groups = cols // 32
     tiles = rng.integers(0, 256, (rows, groups, 18)).astype(np.uint8)
     tiles[..., :2] = _scales(rng, rows * groups).view(np.uint8).reshape(rows, groups, 2)
@@ -71,3 +78,49 @@ def _scales(rng: np.random.Generator, count: int) -> np.ndarray:
     scales[rng.random(count) < 0.3] *= -1
     scales[rng.random(count) < 0.05] = np.float16(3e-7)
     return scales
+
+
+def _q4_block(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    groups = -(-rows * cols // 32)
+    return rng.bytes(16 * groups) + _scales(rng, groups).tobytes()
+
+
+def _q8_2f(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    return rng.bytes(rows * cols) + _scales(rng, rows).tobytes() + _scales(rng, cols).tobytes()
+
+
+def _tiles(rng: np.random.Generator, tiles: int, codes: np.ndarray) -> bytes:
+    scales = _scales(rng, tiles).view(np.uint8).reshape(tiles, 2)
+    return np.concatenate([scales, codes.astype(np.uint8)], axis=1).tobytes()
+
+
+def _q1(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    tiles = rows * cols // 32
+    return _tiles(rng, tiles, rng.integers(0, 256, (tiles, 4)))
+
+
+def _q1s(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    """Outliers at both ends of the matrix and in between, none in some rows."""
+    chosen = {0, rows * cols - 1, *rng.integers(0, rows * cols, rows * cols // 50).tolist()}
+    entries = np.empty(len(chosen), np.dtype([("index", "<u4"), ("value", "<f2")]))
+    entries["index"], entries["value"] = sorted(chosen), rng.standard_normal(len(chosen))
+    return _q1(rng, rows, cols) + np.uint32(len(chosen)).tobytes() + entries.tobytes()
+
+
+def _q1t(rng: np.random.Generator, rows: int, cols: int) -> bytes:
+    tiles = rows * cols // 32
+    counts = rng.integers(0, 4, rows)
+    entries = np.empty(int(counts.sum()), np.dtype([("column", "<u2"), ("value", "<f2")]))
+    entries["column"] = np.concatenate([np.sort(rng.choice(cols, n, replace=False)) for n in counts])
+    entries["value"] = rng.standard_normal(len(entries))
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype("<u4")
+    return _tiles(rng, tiles, rng.integers(0, 243, (tiles, 7))) + pointers.tobytes() + entries.tobytes()
+
+
+_SLOW_PAYLOADS: dict[int, Callable[[np.random.Generator, int, int], bytes]] = {
+    Q4_BLOCK: _q4_block,
+    Q8_2F: _q8_2f,
+    Q1: _q1,
+    Q1S: _q1s,
+    Q1T: _q1t,
+}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,17 @@ def golden_tensors() -> list[GoldenTensor]:
                     )
                 )
     return found
+
+
+def put(at: int, form: str, value: float) -> Callable[[bytes], bytes]:
+    """A payload with one number replaced."""
+
+    def changed(payload: bytes) -> bytes:
+        data = bytearray(payload)
+        struct.pack_into(form, data, at, value)
+        return bytes(data)
+
+    return changed
 
 
 def hash_vectors() -> list[tuple[bytes, int]]:

@@ -33,6 +33,21 @@ def test_as_the_specification_spells_it(tmp_path: Path) -> None:
         assert file["model.embed_tokens.weight"].dtype == "f16"
 
 
+@pytest.mark.parametrize("quant", ["q4", "q8_2f", "q1", "q1p", "q1s", "q1t"])
+def test_what_is_written_in_a_slow_dtype_says_so_and_runs(
+    quant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "model.cmf"
+    assert main(["convert", str(CHECKPOINT), str(output), "--quant", quant]) == 0
+    with cortiq.open(output) as file:
+        dtype = file["model.layers.0.mlp.down_proj.weight"].dtype
+    capsys.readouterr()
+    assert main(["info", str(output)]) == 0
+    assert f"{dtype}: no fast kernels, runs through decode-to-scratch" in capsys.readouterr().out
+    with cortiq.load(output, threads=1) as model:
+        assert model.forward([1, 2, 3]).shape[0] == 3
+
+
 def test_never_overwrites_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "model.cmf"
     output.write_text("mine")

@@ -10,6 +10,8 @@ import pytest
 from builders.cmf import two_layers
 from cortiq.cli.main import main
 
+DATA = Path(__file__).parents[1] / "data" / "container"
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -28,6 +30,9 @@ def test_document(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(kind["tensors"] for kind in document["tensors"]["dtypes"]) == len(built.tensors)
     assert document["hashes"]["directory"] == f"{built.get('dir_hash'):016x}"
     assert "list" not in document["tensors"]
+    assert document["masks"] == {"default_task": "general", "names": ["general", "code"]}
+    assert document["sparse_index"] == {"entries": 1}
+    assert (document["skills"], document["standalone_skill"]) == ([], False)
 
 
 def test_tensor_list(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +63,16 @@ def test_words(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "tokenizer",
         "hash64",
     }
+
+
+def test_skills_and_masks_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(DATA / "grown-1.cmf")]) == 0
+    assert "sql (6 tensors)" in capsys.readouterr().out
+    assert main(["info", str(DATA / "loop.skill.cmf")]) == 0
+    out = capsys.readouterr().out
+    assert "specialist; default task specialist" in out
+    assert "4 entries" in out
+    assert "not a model" in out
 
 
 def test_control_characters_of_a_file_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

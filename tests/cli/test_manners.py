@@ -48,7 +48,7 @@ def test_unknown_option_is_a_usage_error(name: str, capsys: pytest.CaptureFixtur
     assert f"Try 'cortiq {name} --help' for help.\n" in err
 
 
-@pytest.mark.parametrize("name", ["info", "verify", "run", "bench", "ppl", "doctor"])
+@pytest.mark.parametrize("name", ["info", "verify", "diff", "story", "log", "run", "bench", "ppl", "doctor"])
 def test_reading_commands_have_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([name, "--help"])
     assert "--json" in capsys.readouterr().out

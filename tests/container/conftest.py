@@ -7,6 +7,9 @@ import pytest
 
 from builders.cmf import Cmf, two_layers
 from cortiq.container import File, open_single
+from cortiq.errors import CortiqError
+
+Refuse = Callable[..., CortiqError]
 
 
 @pytest.fixture
@@ -27,3 +30,27 @@ def opened(tmp_path: Path) -> Iterator[Callable[[Cmf], File]]:
     yield run
     for file in files:
         file.close()
+
+
+@pytest.fixture
+def refuse(tmp_path: Path) -> Refuse:
+    """Opens damaged bytes, wants one error of the tree of exactly this kind, and gives it back."""
+
+    def run(made: Cmf | bytes, kind: str, *, size: int | None = None) -> CortiqError:
+        path = tmp_path / "bad.cmf"
+        path.write_bytes(made.data if isinstance(made, Cmf) else made)
+        if size is not None:
+            with path.open("r+b") as stream:
+                stream.truncate(size)
+        with pytest.raises(CortiqError) as caught:
+            open_single(path)
+        error = caught.value
+        assert error.kind == kind, str(error)
+        assert error.path == str(path)
+        assert error.section is not None
+        assert error.offset is not None
+        assert error.expected is not None
+        assert error.found is not None
+        return error
+
+    return run

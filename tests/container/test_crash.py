@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.cmf import header
+from builders.mask_sections import section
 from cortiq.container import TensorSpec, open_single, verify, write_file
 from cortiq.errors import InvalidMagic
 
@@ -43,7 +44,7 @@ print(count)
 
 def write(path: str | Path, name: str) -> None:
     tensors = [TensorSpec(f"{name}.{i}", 6, (5000,), 5000, [bytes([i]) * 2500] * 2) for i in range(3)]
-    write_file(path, header(provenance={"tool": name}), tensors, vocab=b"{}", masks=b"m" * 9)
+    write_file(path, header(provenance={"tool": name}), tensors, vocab=b"{}", masks=section())
 
 
 def test_killed_at_every_system_call(tmp_path):

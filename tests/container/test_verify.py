@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from builders.cmf import VBIT, Cmf, T, header, pattern
-from cortiq.container import hashing, open_single, verify
+from cortiq.container import Finding, hashing, open_single, verify
 from cortiq.container.hash64 import hash64 as definition
 from cortiq.container.hashing import StreamHash
-from cortiq.errors import CortiqError, HashMismatch, UsageError
+from cortiq.errors import CortiqError, HashMismatch, Parse, UsageError
 
 
 @pytest.mark.parametrize("section", ["masks", "vocab", "index"])
 def test_h3_section_byte_flipped(cmf, opened, section):
-    at = cmf.get(f"{section}_off") + 3
-    report = verify(opened(cmf.put(at, bytes([cmf.data[at] ^ 0x80]))))
+    inside = {"masks": cmf.get("masks_len") - 1, "vocab": 3, "index": 8}  # a gate, a letter, a task
+    at = cmf.get(f"{section}_off") + inside[section]
+    report = verify(opened(cmf.put(at, bytes([cmf.data[at] ^ 1]))))
     assert [problem.kind for problem in report.problems] == [f"HashMismatch.{section}"]
     assert report.problems[0].path is not None
     with pytest.raises(HashMismatch):
@@ -117,3 +119,55 @@ def test_stream_hash_is_that_of_the_whole(monkeypatch, native):
 def test_no_threads_cannot_be_meant(cmf, opened):
     with pytest.raises(UsageError):
         verify(opened(cmf), threads=0)
+
+
+def test_quick_reads_no_blob(cmf, opened, monkeypatch):
+    file = opened(cmf.put(cmf.get("data_off") + 5, b"x"))
+    report = verify(file, level="quick")
+    assert (report.level, report.checked, report.ok) == ("quick", 2, True)
+    assert report.bytes == file.envelope.header.nbytes + file.envelope.directory.nbytes
+    assert not verify(file).ok
+
+
+def test_quick_reports_what_metadata_shows(cmf, opened):
+    cmf.set("flags", 1).set("dir_hash", 0)
+    report = verify(opened(cmf.with_header(section_hashes={}).set("flags", 1).set("dir_hash", 0)), level="quick")
+    assert report.unhashed == ("directory", "masks", "vocab", "index")
+    assert [warning.kind for warning in report.warnings] == ["Parse.flags"]
+    assert not verify(opened(cmf), level="quick", strict=True, require_hashes=True).ok
+
+
+def test_levels_that_cannot_be_meant(cmf, opened):
+    file = opened(cmf)
+    for options in ({"level": "deep"}, {"level": "quick", "checks": [lambda _: iter(())]}):
+        with pytest.raises(UsageError) as caught:
+            verify(file, **options)
+        assert caught.value.code == "level"
+
+
+def test_further_checks_make_it_deep(cmf, opened):
+    def check(file):
+        yield Finding(Parse("bad", code="bad"))
+        yield Finding(Parse("odd", code="odd"), problem=False)
+
+    report = verify(opened(cmf), checks=[check])
+    assert report.level == "deep"
+    assert [p.kind for p in report.problems] == ["Parse.bad"]
+    assert [w.kind for w in report.warnings] == ["Parse.odd"]
+    assert report.problems[0].path is not None
+
+
+def test_registered_content_checks_run(cmf, opened, monkeypatch):
+    found = Finding(Parse("bad mask", code="mask_tail", section="masks"))
+    module = sys.modules["cortiq.container.verify"]  # the package offers the function of that name
+    monkeypatch.setattr(module, "CONTENT_CHECKS", (lambda file: iter([found]),))
+    assert [p.kind for p in verify(opened(cmf)).problems] == ["Parse.mask_tail"]
+    assert verify(opened(cmf), level="quick").ok
+
+
+def test_j6_a_later_shard_with_what_only_the_first_should_have(cmf, opened):
+    report = verify(opened(cmf.with_header(shard={"no": 2, "count": 2})))
+    found = [warning.found for warning in report.warnings if warning.kind == "Parse.shard_extra"]
+    assert found == ["masks", "vocab", "index", "tokenizer_config"]
+    first = verify(opened(cmf.with_header(shard={"no": 1, "count": 2})))
+    assert "Parse.shard_extra" not in [warning.kind for warning in first.warnings]

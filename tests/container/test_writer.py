@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from builders.cmf import ARCH, Cmf, T, header
+from builders.mask_sections import section
 from cortiq.container import TensorSpec, copy, open_single, record_layout, verify, write_file
 from cortiq.container.output import AtomicFile
 from cortiq.errors import Bounds, HashMismatch, Parse, UsageError
@@ -28,14 +29,14 @@ def spec(name: str = "a", nbytes: int = 64, **changes: object) -> TensorSpec:
 
 def written(tmp_path, tensors, fields=None, **sections):
     path = tmp_path / "out.cmf"
-    write_file(path, fields or header(), tensors, **sections)
+    write_file(path, fields or header(), tensors, digests=False, **sections)
     return open_single(path)
 
 
 def test_fresh_layout(tmp_path):
     sizes = (100, 16383, 16384, 1, 0, 50_000)
     tensors = [spec(f"t{i}", n) for i, n in enumerate(sizes)]
-    with written(tmp_path, tensors, vocab=b"v" * 33, masks=b"m" * 10, index=b"i" * 5) as file:
+    with written(tmp_path, tensors, vocab=b"v" * 33, masks=section(), index=bytes(8)) as file:
         envelope = file.envelope
         assert envelope.header.offset == 128
         assert envelope.directory.offset == envelope.header.end
@@ -77,9 +78,9 @@ def test_header_is_filled_in(tmp_path):
     ("dtype", "masks", "arch", "skills", "bits"),
     [
         (U8, None, {}, [], 0b1),
-        (U8, b"m", {}, [], 0b11),
+        (U8, section(), {}, [], 0b11),
         (Q8_2F, None, {}, [], 0b101),
-        (U8, b"m", {"num_loops": 2}, [], 0b100011),
+        (U8, section(), {"num_loops": 2}, [], 0b100011),
         (U8, None, {"num_loops": 2}, [], 0b1),
         (U8, None, {}, [{"id": "a", "base_dir_hash": "1"}], 0b1000001),
     ],

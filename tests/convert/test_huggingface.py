@@ -47,7 +47,7 @@ def test_bf16_is_copied_bit_for_bit_and_the_tokenizer_verbatim(family: str, tmp_
     source = load_file(DATA / family / "model.safetensors")
     with cortiq.open(tmp_path / "model.cmf") as file:
         for name, tensor in file.tensors.items():
-            if len(tensor.shape) == 2:
+            if len(tensor.shape) == 2 and name != "cmf.digests.sha256":
                 assert bytes(file[name].raw) == source[name].tobytes(), name
         assert file.tokenizer_json == (DATA / family / "tokenizer.json").read_bytes()
         assert file.tokenizer_config is not None

@@ -13,9 +13,10 @@ import cortiq
 from builders.tiny import DATA
 from cortiq.convert import ConvertOptions, convert, parse_overrides
 from cortiq.errors import NonFinite, UsageError
+from cortiq.layouts import layout
 
 
-@pytest.mark.parametrize("quant", ["q4_tiled", "q8_row", "f16"])
+@pytest.mark.parametrize("quant", ["q4_tiled", "q8_row", "q8_2f", "f16"])
 def test_bytes_do_not_depend_on_threads_or_folder(quant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 1000)
     shutil.copytree(DATA / "qwen2", tmp_path / "elsewhere" / "qwen2")
@@ -32,6 +33,22 @@ def test_blocks_do_not_change_the_bytes(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 64)
     convert(DATA / "llama", tmp_path / "b.cmf", ConvertOptions(quant="q8_row", threads=2))
     assert (tmp_path / "a.cmf").read_bytes() == (tmp_path / "b.cmf").read_bytes()
+
+
+@pytest.mark.parametrize("quant", ["q4_block", "q8_2f", "q1", "q1p", "q1s", "q1t"])
+def test_blocks_give_the_payload_of_the_whole_tensor(
+    quant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cortiq.convert.encode.BLOCK_WEIGHTS", 1000)
+    monkeypatch.setattr("cortiq.layouts.q1s._SURVEY_WEIGHTS", 1000)
+    options = ConvertOptions(quant=quant, embed="same", head="same", threads=3)
+    receipt = convert(DATA / "llama", tmp_path / "model.cmf", options)
+    weights = load_file(DATA / "llama" / "model.safetensors")
+    with cortiq.open(tmp_path / "model.cmf") as file:
+        matrices = [name for name in file if len(file[name].shape) == 2]
+        assert len(matrices) == receipt.dtypes[quant]
+        for name in matrices:
+            assert bytes(file[name].raw) == layout(quant).encode(weights[name]), name
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

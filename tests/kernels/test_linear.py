@@ -7,8 +7,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from builders.matrices import DTYPES, Q4_TILED, Q8_ROW, activations, at_page_end, extreme_matrix, random_matrix
+from builders.matrices import (
+    DTYPES,
+    FAST,
+    GROUPED,
+    Q4_TILED,
+    Q8_ROW,
+    SLOW,
+    activations,
+    at_page_end,
+    extreme_matrix,
+    random_matrix,
+)
 from cortiq.errors import Bounds, ShapeMismatch, UnsupportedFeature, UsageError
+from cortiq.layouts import layout
 from cortiq.ops import linear as op
 
 native = pytest.importorskip("cortiq._native", reason="the native core is not built")
@@ -23,7 +35,8 @@ def bits(y: np.ndarray) -> np.ndarray:
 
 
 def shapes() -> list[tuple[int, int]]:
-    return [(dtype, k) for dtype in DTYPES for k in COLUMNS + (() if dtype == Q4_TILED else ODD_COLUMNS)]
+    fast = [(dtype, k) for dtype in FAST for k in COLUMNS + (() if dtype in GROUPED else ODD_COLUMNS)]
+    return fast + [(dtype, k) for dtype in SLOW for k in (32, 288, *(() if dtype in GROUPED else (1, 33, 577)))]
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -36,7 +49,7 @@ def test_reference_bits(isa: str, dtype: int, cols: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("dtype", [Q8_ROW, Q4_TILED])
+@pytest.mark.parametrize("dtype", [Q8_ROW, Q4_TILED, *SLOW])
 @pytest.mark.parametrize("cols", [64, 576])
 def test_exact_mode_reference_bits(isa: str, dtype: int, cols: int) -> None:
     for rows, m in ((3, 1), (19, 4)):
@@ -50,7 +63,7 @@ def test_exact_mode_reference_bits(isa: str, dtype: int, cols: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cols", [64, 608, 896])
 def test_rows_of_a_batch_do_not_matter_to_each_other(isa: str, mode: str, dtype: int, cols: int) -> None:
-    if isa == "scalar" and (mode == "exact" or dtype < Q8_ROW):
+    if isa == "scalar" and (mode == "exact" or dtype not in (Q8_ROW, Q4_TILED)):
         cols = 64
     x = activations(64, cols)
     matrix = random_matrix(dtype, 37, cols)
@@ -74,7 +87,7 @@ def test_split_rows(isa: str, dtype: int, m: int) -> None:
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reads_stay_inside_the_mapping(isa: str, mode: str, dtype: int) -> None:
-    for cols in (32, 96, 160, 576) + (() if dtype == Q4_TILED else (1, 33, 250, 271)):
+    for cols in (32, 96, 160, 576) + (() if dtype in GROUPED else (1, 33, 250, 271)):
         for m in (1, 3, 9):
             matrix, x = random_matrix(dtype, 5, cols), activations(m, cols)
             guarded = op.Matrix(dtype, at_page_end(matrix.payload), 5, cols)
@@ -157,7 +170,7 @@ def test_refusals() -> None:
     with pytest.raises(UsageError, match="mode"):
         op.linear(matrix, x, isa="scalar", mode="slow")
     with pytest.raises(UnsupportedFeature):
-        op.linear(op.Matrix(12, matrix.payload, 4, 64), x, isa="scalar")
+        op.linear(op.Matrix(6, matrix.payload, 4, 64), x, isa="scalar")
     with pytest.raises(Bounds, match="72 bytes"):
         op.linear(op.Matrix(Q4_TILED, matrix.payload, 1, 128), activations(1, 128), isa="scalar")
     with pytest.raises(Bounds, match="multiple of 32"):
@@ -170,3 +183,32 @@ def test_refusals() -> None:
         op.linear(matrix, x, isa="scalar", first_row=2, end_row=5)
     with pytest.raises(Bounds):
         op.gather(matrix, 4, isa="scalar")
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_dtypes_without_kernels_are_known_by_name(isa: str) -> None:
+    assert {layout(dtype).name for dtype in SLOW} <= set(op.slow_dtypes(isa))
+    assert not {layout(dtype).name for dtype in FAST} & set(op.slow_dtypes(isa))
+
+
+@pytest.mark.parametrize("dtype", SLOW)
+def test_both_modes_are_one_for_dtypes_without_kernels(dtype: int) -> None:
+    matrix, x = random_matrix(dtype, 9, 64), activations(3, 64)
+    fast, exact = (op.linear(matrix, x, isa=ISAS[-1], mode=mode) for mode in ("fast", "exact"))
+    assert np.array_equal(bits(fast), bits(exact))
+
+
+@pytest.mark.parametrize(("dtype", "at", "code"), [(13, -6, "q1s_index"), (14, 9 * 8, "q1t_row_ptr")])
+def test_outliers_that_lead_astray_are_refused(dtype: int, at: int, code: str) -> None:
+    matrix = random_matrix(dtype, 4, 64)
+    data = bytearray(matrix.payload)
+    begin = len(data) + at if at < 0 else at
+    data[begin : begin + 4] = b"\xff\xff\xff\xff"
+    bad = op.Matrix(dtype, bytes(data), 4, 64)
+    with pytest.raises(Bounds, match=code):
+        op.linear(bad, activations(1, 64), isa="scalar")
+    with pytest.raises(Bounds, match=code):
+        op.gather(bad, 0, isa="scalar")
+    for isa in ISAS:  # and the core stays inside the payload whatever it says
+        guarded = at_page_end(bytes(data))
+        native.linear(isa, "fast", dtype, guarded, 4, 64, activations(1, 64))

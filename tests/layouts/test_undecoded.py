@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from builders.weights import GoldenTensor, golden_tensors
+from builders.weights import GoldenTensor, golden_tensors, put
 from cortiq.errors import Bounds, Parse
 from cortiq.layouts import layout
 
 GOLDEN = {layout(t.dtype).name: t for t in golden_tensors() if not layout(t.dtype).has_codec}
 ROWS, COLS, GROUPS = 72, 96, 3
 VBIT_OFFSETS = ROWS + 2 * ROWS * GROUPS
-Q1S_COUNT = 6 * ROWS * GROUPS
-Q1T_POINTERS = 9 * ROWS * GROUPS
 Q4TP_LADDER = 16 * ROWS * GROUPS
-
-
-def put(at: int, form: str, value: float) -> Callable[[bytes], bytes]:
-    """A payload with one number replaced."""
-
-    def changed(payload: bytes) -> bytes:
-        data = bytearray(payload)
-        struct.pack_into(form, data, at, value)
-        return bytes(data)
-
-    return changed
-
-
-def one_outlier(form: str, *entry: float) -> Callable[[bytes], bytes]:
-    """A payload without outliers given one."""
-
-    def changed(payload: bytes) -> bytes:
-        data = bytearray(payload[: Q1S_COUNT + 4])
-        struct.pack_into("<I", data, Q1S_COUNT, 1)
-        return bytes(data) + struct.pack(form, *entry)
-
-    return changed
-
-
-def one_q1t_outlier(column: int) -> Callable[[bytes], bytes]:
-    def changed(payload: bytes) -> bytes:
-        pointers = np.ones(ROWS + 1, "<u4")
-        pointers[0] = 0
-        return payload[:Q1T_POINTERS] + pointers.tobytes() + struct.pack("<He", column, 1.0)
-
-    return changed
-
 
 CASES = [
     *(("vbit", f"width {w}", put(5, "B", w), Parse, "vbit_bits") for w in (0, 1, 2, 7, 9, 255)),
@@ -58,14 +23,6 @@ CASES = [
     ("vbit_ro", "first offset", put(VBIT_OFFSETS, "<I", 1), Bounds, "vbit_offsets"),
     ("vbit_ro", "second offset", put(VBIT_OFFSETS + 4, "<I", 0xFFFFFFFF), Bounds, "vbit_offsets"),
     ("vbit_ro", "last offset", put(VBIT_OFFSETS + 4 * ROWS, "<I", 0), Bounds, "vbit_offsets"),
-    ("q1s", "count beyond", put(Q1S_COUNT, "<I", 0xFFFFFFFF), Bounds, "q1s_count"),
-    ("q1s", "slack", lambda p: p + b"\0", Bounds, "q1s_count"),
-    ("q1s", "index", one_outlier("<Ie", ROWS * COLS, 1.0), Bounds, "q1s_index"),
-    ("q1t", "first pointer", put(Q1T_POINTERS, "<I", 1), Bounds, "q1t_row_ptr"),
-    ("q1t", "decreasing", put(Q1T_POINTERS + 4, "<I", 0xFFFFFFFF), Bounds, "q1t_row_ptr"),
-    ("q1t", "slack", lambda p: p + b"\0", Bounds, "q1t_row_ptr"),
-    ("q1t", "column", one_q1t_outlier(COLS), Bounds, "q1t_col"),
-    *(("q1t", f"code {c}", put(2, "B", c), Parse, "q1t_code") for c in (243, 255)),
     *(("q4tp", f"low {v}", put(Q4TP_LADDER, "<e", v), Parse, "q4tp_ladder") for v in (np.nan, np.inf, -np.inf, 128.0)),
     ("q4tp", "step", put(Q4TP_LADDER + 2, "<e", 16.0), Parse, "q4tp_ladder"),
     ("q2tp", "low", put(Q4TP_LADDER // 2, "<e", np.nan), Parse, "q4tp_ladder"),
@@ -82,7 +39,5 @@ def test_refused(name: str, what: str, change: Callable[[bytes], bytes], error: 
 
 
 def test_legal_oddities() -> None:
-    layout("q1s").validate(one_outlier("<Ie", ROWS * COLS - 1, 1.0)(GOLDEN["q1s"].payload), (ROWS, COLS))
-    layout("q1t").validate(one_q1t_outlier(COLS - 1)(GOLDEN["q1t"].payload), (ROWS, COLS))
     falling = put(Q4TP_LADDER + 2, "<e", -0.5)(GOLDEN["q4tp"].payload)
     layout("q4tp").validate(falling, (ROWS, COLS))

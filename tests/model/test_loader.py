@@ -158,3 +158,4 @@ def test_a_skill_file_has_no_model(tmp_path: Path) -> None:
         with pytest.raises(UnsupportedArch) as caught:
             build_plan(file, PlanOptions())
         assert caught.value.code == "skill_file"
+        assert "cortiq skill apply" in caught.value.message

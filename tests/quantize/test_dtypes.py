@@ -22,7 +22,8 @@ OTHER_SPELLINGS = [
     ("q4tp", ["q4tp", "q4t_pred"]),
     ("q2tp", ["q2tp", "q2t_pred"]),
     ("vbit_ro", ["vbit", "v_bit"]),
-    ("q1", ["q1", "q1p", "q1_ptq"]),
+    ("q1", ["q1"]),
+    ("q1p", ["q1p", "q1_ptq"]),
     ("q1s", ["q1s", "q1_mask"]),
     ("q1t", ["q1t", "q1_ternary"]),
 ]

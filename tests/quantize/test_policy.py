@@ -56,9 +56,12 @@ def test_the_ends_do_not_go_below_six_bits(name: str, quant: str, expected: str)
 
 
 def test_columns_that_are_no_whole_groups_give_eight_bits_and_say_so() -> None:
-    assert chosen("q4_tiled", shape=(64, 100)) == Choice("q8_row", wanted="q4_tiled")
+    for quant in ("q4_tiled", "q1", "q1p", "q1s", "q1t"):
+        assert chosen(quant, shape=(64, 100)) == Choice("q8_2f", wanted=quant)
+    for quant in ("q8_2f", "q4_block"):
+        assert chosen(quant, shape=(64, 100)) == Choice(quant)
     assert chosen("q8_row", shape=(64, 100)) == Choice("q8_row")
-    assert chosen("q4_tiled", EMBEDDING, (64, 100), embed=SAME) == Choice("q8_row", wanted="q4_tiled")
+    assert chosen("q4_tiled", EMBEDDING, (64, 100), embed=SAME) == Choice("q8_2f", wanted="q4_tiled")
 
 
 def test_the_last_rule_that_matches_counts() -> None:

@@ -18,9 +18,20 @@ COMMANDS = {
     "convert": ("convert", "convert", "Make a .cmf file from a Hugging Face folder or a GGUF file."),
     "import-gguf": ("convert", "import_gguf", "Make a .cmf file from a GGUF file."),
     "info": ("info", "info", "Show what is in a .cmf file."),
-    "verify": ("verify", "verify", "Check every hash of a .cmf file."),
+    "verify": ("verify", "verify", "Check every hash of a .cmf file, and its signature."),
+    "sign": ("sign", "sign", "Sign a .cmf file."),
+    "diff": ("diff", "diff", "Show what changes from one .cmf file to another."),
+    "story": ("story", "story", "Tell where a .cmf file comes from and what is in it."),
+    "edit": ("edit", "edit", "Change header fields of a .cmf file in place."),
+    "log": ("log", "log", "List the versions a .cmf file holds."),
+    "undo": ("undo", "undo", "Take back the last change of a .cmf file."),
+    "checkout": ("checkout", "checkout", "Go to another version a .cmf file holds."),
+    "compact": ("compact", "compact", "Write a .cmf file anew, without dead bytes and history."),
+    "repair": ("repair", "repair", "Bring back the last whole version of a damaged .cmf file."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
+    "masks": ("masks", "masks", "List the task masks of a .cmf file."),
+    "skill": ("skill", "skill", "List the skills of a .cmf file."),
     "doctor": ("doctor", "doctor", "Show this processor, what was chosen for it, and why."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
 }
@@ -33,8 +44,8 @@ Settings (an option on the command line wins):
   CORTIQ_MODE      fast or exact
 
 Exit codes:
-  0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 7 unsupported model,
-  8 not enough memory, 9 network, 130 interrupted
+  0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs,
+  7 unsupported model, 8 not enough memory, 9 network, 130 interrupted
 
 Examples:
   cortiq run smollm2 "Name three uses of a memory-mapped file."

@@ -1,7 +1,7 @@
 """Entry point: runs a command and turns whatever ends it into an exit code.
 
-0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 7 unsupported model or feature, 8 not enough memory,
-9 network, 130 interrupted, 141 the reader of our output went away.
+0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs, 7 unsupported model or feature,
+8 not enough memory, 9 network, 130 interrupted, 141 the reader of our output went away.
 """
 
 from __future__ import annotations

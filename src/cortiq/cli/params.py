@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cortiq.cli.console import CHOICES, Console
 from cortiq.settings import ISAS, MODES
+
+if TYPE_CHECKING:
+    from cortiq.container.locking import InPlace
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 CONSOLE_OPTIONS = ("color", "quiet", "verbosity", "progress")
@@ -61,10 +64,25 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.epilog:
-            with formatter.section("Examples"):
-                for line in self.epilog.strip().splitlines():
-                    formatter.write(f"{' ' * formatter.current_indent}{line.strip()}\n")
+        write_examples(self.epilog, formatter)
+
+
+class Group(click.Group):
+    """A command of commands with an examples block as its epilog."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **{**attributes, "context_settings": SETTINGS, "invoke_without_command": True})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+def write_examples(epilog: str | None, formatter: click.HelpFormatter) -> None:
+    """The lines of ``epilog`` as they are, below their heading."""
+    if epilog:
+        with formatter.section("Examples"):
+            for line in epilog.strip().splitlines():
+                formatter.write(f"{' ' * formatter.current_indent}{line.strip()}\n")
 
 
 def pass_console(function: Callable[..., R]) -> Callable[..., R]:
@@ -111,6 +129,26 @@ def execution_options(threads: click.ParamType[Any] | None = None) -> Callable[[
         option("--mode", group="Execution", type=click.Choice(MODES), help="int8 (fast) or f32 (exact) activations."),
         option("--isa", group="Execution", type=click.Choice(ISAS), help="Instruction set of the kernels."),
     )
+
+
+def in_place_options(function: F) -> F:
+    """What a command that changes a file in place allows: parameters of ``in_place``."""
+    group = "In place"
+    return stacked(
+        option("--in-place-anyway", "anyway", group=group, is_flag=True, help="Also through a link; others see it."),
+        option("--drop-signature", group=group, is_flag=True, help="Rename its .sig to .sig.stale."),
+        option("--no-lock", group=group, is_flag=True, help="Without a lock: nobody else writes to it."),
+        option("--wait", group=group, is_flag=True, help="Wait for another writer."),
+    )(function)
+
+
+def in_place(given: dict[str, Any]) -> InPlace:
+    """The values of ``in_place_options``, taken out of ``given``."""
+    from cortiq.container.locking import InPlace
+
+    names = ("anyway", "drop_signature", "no_lock", "wait")
+    anyway, drop_signature, no_lock, wait = (given.pop(name) for name in names)
+    return InPlace(anyway=anyway, drop_signature=drop_signature, lock=not no_lock, wait=wait)
 
 
 def quant_option(function: F) -> F:

@@ -15,6 +15,7 @@ from typing import Any
 
 from cortiq import __version__
 from cortiq.native import core
+from cortiq.ops.linear import slow_dtypes
 from cortiq.settings import Settings
 
 PACKAGES = ("numpy", "tokenizers", "jinja2", "safetensors", "gguf", "huggingface-hub")
@@ -29,6 +30,7 @@ class Machine:
     isa: str
     isas: tuple[str, ...]
     isa_reason: str
+    slow_dtypes: tuple[str, ...]
     threads: int
     threads_reason: str
     mode: str
@@ -42,6 +44,7 @@ class Machine:
         return {
             "cpu": self.cpu,
             "isa": {"chosen": self.isa, "reason": self.isa_reason, "supported": list(self.isas)},
+            "decode_to_scratch": list(self.slow_dtypes),
             "threads": {"chosen": self.threads, "reason": self.threads_reason},
             "mode": {"chosen": self.mode, "reason": self.mode_reason},
             "memory": [{"threads": n, "bytes_per_second": round(rate)} for n, rate in rates.items()],
@@ -64,6 +67,7 @@ def examine() -> Machine:
         isa=isa,
         isas=isas,
         isa_reason=isa_reason if isa in isas else f"{isa_reason}, but this processor lacks it",
+        slow_dtypes=slow_dtypes(isa) if isa in isas else (),
         threads=settings.threads or usable,
         threads_reason="CORTIQ_THREADS" if settings.threads else threads_reason(usable),
         mode=settings.mode,

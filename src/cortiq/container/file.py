@@ -1,9 +1,9 @@
-"""An open CMF file (SPEC 1-6): sections, tensors, tokenizer. Immutable; the blob is read when it is used."""
+"""An open CMF file (SPEC 1-9): sections, tensors, tokenizer, masks, skills. Immutable; read where it is used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,9 +13,13 @@ from cortiq.container.directory import Directory
 from cortiq.container.envelope import Envelope, Range
 from cortiq.container.header import Header
 from cortiq.container.mapping import Mapping
+from cortiq.container.mask_meta import MaskMeta
+from cortiq.container.masks import MaskSet, decode_masks
+from cortiq.container.skills import Skills
+from cortiq.container.sparse_index import SparseIndex, parse_sparse_index
 from cortiq.container.strict_json import thaw
 from cortiq.container.tensor import Tensor, TensorEntry
-from cortiq.errors import Limit, MissingTensor
+from cortiq.errors import CortiqError, Limit, MissingTensor
 
 MAX_VOCAB = 2**28
 
@@ -24,11 +28,12 @@ MAX_VOCAB = 2**28
 class File:
     """A valid CMF file, mapped. A context manager; ``file["name"]`` is a tensor, iteration gives the names.
 
-    ``path``      as it was given
-    ``envelope``  where the sections are
-    ``header``    the header JSON, read-only
-    ``tensors``   entries by name in directory order, read-only
-    ``mapping``   the bytes
+    ``path``       as it was given
+    ``envelope``   where the sections are
+    ``header``     the header JSON, read-only
+    ``tensors``    entries by name in directory order, read-only
+    ``mapping``    the bytes
+    ``mask_meta``  what the masks section says of its masks, None without one
     """
 
     path: Path
@@ -36,6 +41,8 @@ class File:
     header: Header
     tensors: Directory
     mapping: Mapping
+    mask_meta: MaskMeta | None = None
+    _read: dict[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -80,6 +87,52 @@ class File:
         """A copy of the header's ``generation_config``: sampling defaults of the model's makers, when stated."""
         return self._block("generation_config")
 
+    @property
+    def masks(self) -> MaskSet | None:
+        """The task masks by name (SPEC 5), None without the section. Their bits are decoded when they are used."""
+        if self.mask_meta is None:
+            return None
+        if "masks" not in self._read:
+            part = self.envelope.masks
+            self._read["masks"] = decode_masks(self.view(part), self.mask_meta, part.offset)
+        masks: MaskSet = self._read["masks"]
+        return masks
+
+    @property
+    def sparse_index(self) -> SparseIndex | None:
+        """The sparse index (SPEC 7), None without the section. Raises Bounds.index for one that cannot be read."""
+        part = self.envelope.index
+        if part.nbytes == 0:
+            return None
+        if "index" not in self._read:
+            try:
+                self._read["index"] = parse_sparse_index(self.view(part), part.offset)
+            except CortiqError as error:
+                error.path = str(self.path)
+                raise
+        index: SparseIndex = self._read["index"]
+        return index
+
+    @property
+    def skills(self) -> Skills:
+        """The skills by id, and the tensors each replaces (SPEC 9). Empty for a flat backbone."""
+        if "skills" not in self._read:
+            self._read["skills"] = Skills.of(self.header.skills, self.tensors)
+        skills: Skills = self._read["skills"]
+        return skills
+
+    def resolve(self, name: str, skill: str | None = None) -> TensorEntry:
+        """The entry to read where the model says ``name``: that of ``skill`` where it replaces it (SPEC 9).
+
+        Raises MissingTensor, UsageError.skill for an unknown skill, Parse.skill_shape for a replacement that does not
+        fit.
+        """
+        try:
+            return self.skills.resolve(name, skill)
+        except CortiqError as error:
+            error.path = error.path or str(self.path)
+            raise
+
     def __getitem__(self, name: str) -> Tensor:
         """The tensor called ``name``. Raises MissingTensor."""
         if name not in self.tensors:
@@ -120,6 +173,7 @@ class File:
 
     def close(self) -> None:
         """Give the mapping back once the views of it are gone; views taken before stay valid."""
+        self._read.clear()
         self.mapping.close()
 
     def __enter__(self) -> File:

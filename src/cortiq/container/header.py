@@ -8,6 +8,7 @@ from typing import Any
 
 from cortiq.container.arch import Arch, read_arch
 from cortiq.container.records import Place, array, integer, key, optional, read_record, text
+from cortiq.container.skill_records import Skill, read_skills
 from cortiq.container.strict_json import freeze, parse_json, thaw
 
 QUANT_TYPES = ("Q8_ROW", "Q4_BLOCK", "Q8_2F", "VBIT", "BF16", "F16", "F32")
@@ -45,7 +46,7 @@ class Header(Mapping[str, Any]):
     ``chat``            typed ``tokenizer_config``, None when the file carries none
     ``shard``           None for an ordinary file
     ``section_hashes``  hash64 of masks, vocab and index by name, those the file states; 0 means unhashed
-    ``is_skill_file``   True when a skill record is bound to a base (SPEC 9.1)
+    ``skills``          the registry of skills in its order (SPEC 9)
     """
 
     raw: bytes
@@ -54,7 +55,7 @@ class Header(Mapping[str, Any]):
     chat: ChatConfig | None
     shard: ShardInfo | None
     section_hashes: Mapping[str, int]
-    is_skill_file: bool
+    skills: tuple[Skill, ...]
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
@@ -74,6 +75,11 @@ class Header(Mapping[str, Any]):
         return copy
 
     @property
+    def is_skill_file(self) -> bool:
+        """True when a skill record is bound to a base (SPEC 9.1)."""
+        return any(skill.base_dir_hash is not None for skill in self.skills)
+
+    @property
     def quant_type(self) -> str | None:
         """Informational: the truth is each tensor's dtype."""
         value: str | None = self.fields.get("quant_type")
@@ -83,8 +89,8 @@ class Header(Mapping[str, Any]):
 def parse_header(raw: bytes, offset: int = 128) -> Header:
     """The header in ``raw``, which lies at ``offset`` of its file.
 
-    Raises what ``parse_json`` and ``read_arch`` raise, and Parse with one of the codes ``header_type``,
-    ``header_field``, ``shard``, ``chat``, ``section_hash``, ``skill``.
+    Raises what ``parse_json``, ``read_arch`` and ``read_skills`` raise, and Parse with one of the codes
+    ``header_type``, ``header_field``, ``shard``, ``chat``, ``section_hash``.
     """
     fields = parse_json(raw, section="header", offset=offset)
     root = Place("header_field", "", offset)
@@ -101,7 +107,7 @@ def parse_header(raw: bytes, offset: int = 128) -> Header:
         chat=_chat(fields.get("tokenizer_config"), arch, offset),
         shard=_shard(fields.get("shard"), offset),
         section_hashes=_section_hashes(fields.get("section_hashes"), offset),
-        is_skill_file=_is_skill_file(fields.get("skills"), "skills" in fields, offset),
+        skills=read_skills(fields.get("skills"), "skills" in fields, arch.hidden_size, offset),
     )
 
 
@@ -159,16 +165,3 @@ def _section_hashes(value: Any, offset: int) -> Mapping[str, int]:
         hashes[name] = int(found, 16)
     frozen: Mapping[str, int] = freeze(hashes)
     return frozen
-
-
-def _is_skill_file(value: Any, present: bool, offset: int) -> bool:
-    """Skill records are opaque to the container, but for the key that makes a file a standalone skill."""
-    place = Place("skill", "skills", offset)
-    if not present:
-        return False
-    if not isinstance(value, list):
-        place.fail("an array", value)
-    for i, skill in enumerate(value):
-        if not isinstance(skill, dict):
-            place.child(i).fail("an object", skill)
-    return any(skill.get("base_dir_hash") is not None for skill in value)

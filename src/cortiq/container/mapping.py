@@ -1,6 +1,7 @@
 """A file mapped read-only: an immutable snapshot whose length is fixed when it is opened.
 
-A file that is replaced or removed by name keeps its content here, because the mapping holds the inode.
+A file that is replaced or removed by name keeps its content here, because the mapping holds the inode. One that shrinks
+loses pages: with the native core they read as zeros and ``check_kept`` says so, without it the process ends.
 """
 
 from __future__ import annotations
@@ -8,10 +9,29 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from typing import Any
 
 import numpy as np
 
-from cortiq.errors import Bounds, Changed, UsageError
+from cortiq.errors import Bounds, Changed, NativeMissing, UsageError
+
+core: Any
+try:
+    from cortiq.native import core
+except NativeMissing:  # the container works without the core
+    core = None
+
+
+class _Map(mmap.mmap):
+    """A mapping and its guard, which lives exactly as long: attributes go before the memory is unmapped."""
+
+    guard: Any = None
+
+    def protect(self) -> int:
+        """Guard the mapped bytes against a shrinking file; their address."""
+        address: int = np.frombuffer(self, dtype=np.uint8).__array_interface__["data"][0]
+        self.guard = None if core is None else core.MapGuard(address, len(self))
+        return address
 
 
 class Mapping:
@@ -26,9 +46,9 @@ class Mapping:
         """Take over the descriptor ``fd`` of a file that is not empty."""
         self._stat = os.fstat(fd)
         self.size = self._stat.st_size
-        self._map: mmap.mmap | None = mmap.mmap(fd, self.size, access=mmap.ACCESS_READ)
+        self._map: _Map | None = _Map(fd, self.size, access=mmap.ACCESS_READ)
         self._fd = fd
-        self.address: int = np.frombuffer(self._map, dtype=np.uint8).__array_interface__["data"][0]
+        self.address = self._map.protect()
 
     @property
     def closed(self) -> bool:
@@ -44,17 +64,32 @@ class Mapping:
 
     def check_unchanged(self) -> None:
         """Raise Changed.file when the mapped inode was written to or resized since it was opened."""
+        now = self._now()
+        if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
+            raise self._changed(now)
+
+    def check_usable(self) -> None:
+        """Raise Changed.file when the bytes that were mapped are no longer those of the file.
+
+        A file that only grew (SPEC 9) keeps them. One that was written to and has its old size counts as rewritten.
+        """
+        now = self._now()
+        rewritten = now.st_size == self.size and now.st_mtime_ns != self._stat.st_mtime_ns
+        if now.st_size < self.size or rewritten:
+            raise self._changed(now)
+
+    def _now(self) -> os.stat_result:
         if self._map is None:
             raise UsageError("the file is closed", code="closed")
-        now = os.fstat(self._fd)
-        before = (self._stat.st_size, self._stat.st_mtime_ns)
-        if (now.st_size, now.st_mtime_ns) != before:
-            raise Changed(
-                "the file was modified while it was open",
-                code="file",
-                expected=f"{before[0]} bytes",
-                found=f"{now.st_size} bytes, modified later",
-            )
+        return os.fstat(self._fd)
+
+    def _changed(self, now: os.stat_result) -> Changed:
+        return Changed(
+            "the file was modified while it was open",
+            code="file",
+            expected=f"{self.size} bytes",
+            found=f"{now.st_size} bytes, modified later",
+        )
 
     def close(self) -> None:
         """Forget the mapping. Closing twice is allowed."""
@@ -65,6 +100,13 @@ class Mapping:
     def __del__(self) -> None:
         if getattr(self, "_map", None) is not None:
             self.close()
+
+
+def check_kept(view: memoryview) -> None:
+    """Raise Changed.file when pages of the mapping that ``view`` belongs to were read after the file had lost them."""
+    source = view.obj
+    if isinstance(source, _Map) and source.guard is not None and source.guard.lost:
+        raise Changed("the file shrank while it was in use", code="file")
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:

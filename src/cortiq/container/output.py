@@ -15,8 +15,10 @@ import stat
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import ClassVar
 
-_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+from cortiq.container.disk import Disk
+
 _STALE_SECONDS = 24 * 3600
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
@@ -26,6 +28,8 @@ class AtomicFile:
 
     Raises OSError as the system does. A symbolic link at ``path`` is replaced, not followed.
     """
+
+    disk: ClassVar[Disk] = Disk()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         given = Path(path)
@@ -46,32 +50,20 @@ class AtomicFile:
 
     def allocate(self, size: int) -> None:
         """Make the file ``size`` zero bytes long, reserving the space where the system can. ENOSPC comes here."""
-        os.ftruncate(self.fd, size)
-        if size:
-            try:
-                os.posix_fallocate(self.fd, 0, size)
-            except OSError as error:
-                if error.errno not in _NOT_SUPPORTED:
-                    raise
+        self.disk.resize(self.fd, size)
+        self.disk.allocate(self.fd, 0, size)
 
     def write_at(self, offset: int, data: memoryview) -> None:
         """Write all of ``data``, a flat view of bytes, at ``offset``."""
-        while len(data):
-            written = os.pwrite(self.fd, data, offset)
-            offset += written
-            data = data[written:]
+        self.disk.write_at(self.fd, offset, data)
 
     def commit(self) -> None:
         """Sync, rename over the target, sync the folder. The file is final once this returns."""
         os.fchmod(self.fd, _mode(self.target))
-        os.fsync(self.fd)
-        os.rename(self.temporary, self.target)
+        self.disk.sync(self.fd)
+        self.disk.rename(self.temporary, self.target)
         self._close()
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        self.disk.sync_dir(self.folder)
 
     def discard(self) -> None:
         """Remove the temporary file, if it is still there."""

@@ -1,7 +1,8 @@
-"""hash64 of many buffers by several threads."""
+"""hash64, and SHA-256 where it is asked for, of many buffers by several threads."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from cortiq.container.hashing import StreamHash
 
 _BATCH = 1 << 23  # bytes of small buffers a thread takes at once
 _STEP = 1 << 25  # bytes between two reports
+_STRONG_STEP = 1 << 18  # bytes that stay in the cache between two hashes of them
 
 Done = Callable[[int], None]
 
@@ -20,19 +22,20 @@ def hash_all(buffers: Sequence[memoryview], threads: int, done: Done) -> list[in
 
     Threads take whole buffers, the largest first; one that is more than a thread's share of all bytes is split.
     """
+    work = _Work(buffers, strong=False)
     share = sum(len(buffer) for buffer in buffers) // threads
-    digests = [0] * len(buffers)
-    order = sorted(range(len(buffers)), key=lambda i: len(buffers[i]), reverse=True)
-    split = [i for i in order if threads > 1 and len(buffers[i]) > max(share, _BATCH)]
+    split = [i for i in work.order if threads > 1 and len(buffers[i]) > max(share, _BATCH)]
     for i in split:
-        digests[i] = _hash(buffers[i], threads, done)
-    batches = _batches(buffers, order[len(split) :])
-    if threads == 1 or len(batches) < 2:
-        for batch in batches:
-            _hash_batch(buffers, batch, digests, done)
-    else:
-        _Pool(buffers, batches, digests).run(min(threads, len(batches)), done)
-    return digests
+        work.weak[i] = _hash64(buffers[i], threads, done)
+    work.run(work.order[len(split) :], threads, done)
+    return work.weak
+
+
+def hash_all_strong(buffers: Sequence[memoryview], threads: int, done: Done) -> tuple[list[int], list[bytes]]:
+    """hash64 and SHA-256 of each buffer, each byte read from memory once. SHA-256 is sequential: none is split."""
+    work = _Work(buffers, strong=True)
+    work.run(work.order, threads, done)
+    return work.weak, work.strong
 
 
 def _batches(buffers: Sequence[memoryview], order: Sequence[int]) -> list[list[int]]:
@@ -47,12 +50,7 @@ def _batches(buffers: Sequence[memoryview], order: Sequence[int]) -> list[list[i
     return batches
 
 
-def _hash_batch(buffers: Sequence[memoryview], batch: Sequence[int], digests: list[int], done: Done) -> None:
-    for i in batch:
-        digests[i] = _hash(buffers[i], 1, done)
-
-
-def _hash(buffer: memoryview, threads: int, done: Done) -> int:
+def _hash64(buffer: memoryview, threads: int, done: Done) -> int:
     state = StreamHash(threads)
     for at in range(0, len(buffer), _STEP):
         part = buffer[at : at + _STEP]
@@ -61,13 +59,48 @@ def _hash(buffer: memoryview, threads: int, done: Done) -> int:
     return state.digest()
 
 
+def _hash_both(buffer: memoryview, done: Done) -> tuple[int, bytes]:
+    weak, strong = StreamHash(), hashlib.sha256()
+    for at in range(0, len(buffer), _STRONG_STEP):
+        part = buffer[at : at + _STRONG_STEP]
+        weak.update(part)
+        strong.update(part)
+        done(len(part))
+    return weak.digest(), strong.digest()
+
+
+class _Work:
+    """Buffers and what is known of them: threads fill ``weak``, and ``strong`` if it is wanted."""
+
+    def __init__(self, buffers: Sequence[memoryview], *, strong: bool) -> None:
+        self.buffers = buffers
+        self.order = sorted(range(len(buffers)), key=lambda i: len(buffers[i]), reverse=True)
+        self.weak = [0] * len(buffers)
+        self.strong = [b""] * len(buffers) if strong else []
+
+    def run(self, order: Sequence[int], threads: int, done: Done) -> None:
+        """Hash the buffers named by ``order``."""
+        batches = _batches(self.buffers, order)
+        if threads == 1 or len(batches) < 2:
+            for batch in batches:
+                self.hash_batch(batch, done)
+        else:
+            _Pool(self, batches).run(min(threads, len(batches)), done)
+
+    def hash_batch(self, batch: Sequence[int], done: Done) -> None:
+        for i in batch:
+            if self.strong:
+                self.weak[i], self.strong[i] = _hash_both(self.buffers[i], done)
+            else:
+                self.weak[i] = _hash64(self.buffers[i], 1, done)
+
+
 class _Pool:
     """Threads that take batches until there are none, or until this thread is interrupted."""
 
-    def __init__(self, buffers: Sequence[memoryview], batches: Sequence[Sequence[int]], digests: list[int]) -> None:
-        self.buffers = buffers
+    def __init__(self, hasher: _Work, batches: Sequence[Sequence[int]]) -> None:
+        self.hasher = hasher
         self.work = deque(batches)
-        self.digests = digests
         self.reports: SimpleQueue[int | BaseException | None] = SimpleQueue()
 
     def run(self, threads: int, done: Done) -> None:
@@ -103,7 +136,7 @@ class _Pool:
 
         try:
             while self.work:
-                _hash_batch(self.buffers, self._next(), self.digests, done)
+                self.hasher.hash_batch(self._next(), done)
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self.reports.put(error)
         else:

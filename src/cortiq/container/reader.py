@@ -6,8 +6,10 @@ The blob is not touched. A file is either valid or ``open`` raises one error of 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
+from cortiq.container.arch import Arch
 from cortiq.container.directory import Directory, parse_directory
 from cortiq.container.envelope import NBYTES, Envelope, Range, parse_envelope
 from cortiq.container.features import Feature
@@ -15,9 +17,12 @@ from cortiq.container.file import File
 from cortiq.container.hashing import hash64
 from cortiq.container.header import Header, parse_header
 from cortiq.container.mapping import Mapping, open_regular
+from cortiq.container.mask_meta import COUNTS_NBYTES, MaskMeta, meta_nbytes, parse_mask_meta
 from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse, UnsupportedFeature
 
 _ATTEMPTS = 8
+_Metadata = tuple[Envelope, Header, Directory, MaskMeta | None]
+_PAUSE = 0.001
 
 
 def open(path: str | os.PathLike[str]) -> File:
@@ -43,11 +48,23 @@ def open(path: str | os.PathLike[str]) -> File:
 
 def open_single(path: str | os.PathLike[str]) -> File:
     """Open one CMF file, also one of a set of shards. Raises as ``open``, but for ``shards``."""
-    fd = open_regular(path)
+    return _opened(open_regular(path), path)
+
+
+def open_descriptor(fd: int, path: str | os.PathLike[str], head: bytes | None = None) -> File:
+    """The file behind a descriptor, which stays the caller's, as its envelope describes it or as ``head`` does.
+
+    ``head`` is 128 bytes that were the envelope once (SPEC 9). Raises as ``open``, but for ``shards``.
+    """
+    return _opened(os.dup(fd), path, head)
+
+
+def _opened(fd: int, path: str | os.PathLike[str], head: bytes | None = None) -> File:
+    """Takes over the descriptor."""
     try:
         # Without read-ahead, so that looking at the head of a file does not load what follows it.
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        envelope, header, directory = _read_snapshot(fd)
+        envelope, header, directory, mask_meta = _read_snapshot(fd) if head is None else _read_metadata(fd, head)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
         mapping = Mapping(fd)
     except CortiqError as error:
@@ -57,12 +74,14 @@ def open_single(path: str | os.PathLike[str]) -> File:
     except BaseException:
         os.close(fd)
         raise
-    return File(Path(path), envelope, header, directory, mapping)
+    return File(Path(path), envelope, header, directory, mapping, mask_meta)
 
 
-def _read_snapshot(fd: int) -> tuple[Envelope, Header, Directory]:
+def _read_snapshot(fd: int) -> _Metadata:
     """Read the metadata; again when another process grew the file in between (SPEC 9)."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
         head = os.pread(fd, NBYTES, 0)
         try:
             return _read_metadata(fd, head)
@@ -72,13 +91,23 @@ def _read_snapshot(fd: int) -> tuple[Envelope, Header, Directory]:
     raise Changed("the file is being rewritten", code="file", section="envelope", offset=0)
 
 
-def _read_metadata(fd: int, head: bytes) -> tuple[Envelope, Header, Directory]:
+def _read_metadata(fd: int, head: bytes) -> _Metadata:
     envelope = parse_envelope(head, os.fstat(fd).st_size)
     raw_header = _read_section(fd, "header", envelope.header, envelope.header_hash)
     raw_directory = _read_section(fd, "directory", envelope.directory, envelope.directory_hash)
     header = parse_header(raw_header, envelope.header.offset)
     _check_skill_bit(envelope, header)
-    return envelope, header, parse_directory(raw_directory, envelope)
+    return envelope, header, parse_directory(raw_directory, envelope), _read_mask_meta(fd, envelope.masks, header.arch)
+
+
+def _read_mask_meta(fd: int, part: Range, arch: Arch) -> MaskMeta | None:
+    """What the masks section says of its masks, without their bits."""
+    if part.nbytes == 0:
+        return None
+    counts = _read_section(fd, "masks", Range(part.offset, min(part.nbytes, COUNTS_NBYTES)), 0)
+    end = meta_nbytes(counts, part.nbytes, part.offset)
+    head = _read_section(fd, "masks", Range(part.offset, end), 0)
+    return parse_mask_meta(head, part.nbytes, arch, part.offset)
 
 
 def _read_section(fd: int, name: str, part: Range, stored: int) -> bytes:
@@ -96,7 +125,7 @@ def _read_section(fd: int, name: str, part: Range, stored: int) -> bytes:
     found = hash64(raw) if stored else 0
     if found != stored:
         raise HashMismatch(
-            f"the {name} does not match the hash in the envelope",
+            f"the {name} does not match the hash in the envelope; `cortiq repair` looks for an earlier version",
             code=name,
             section=name,
             offset=part.offset,

@@ -23,24 +23,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is in the header, and the error code its object answers with."""
+    """Where a value is in the JSON of a section, and the error code its object answers with."""
 
     code: str
     path: str
     offset: int
+    section: str = "header"
 
     def child(self, name: object) -> Place:
         """The place of a member or an element."""
         step = f"[{name}]" if isinstance(name, int) else f".{name}" if self.path else str(name)
-        return Place(self.code, self.path + step, self.offset)
+        return Place(self.code, self.path + step, self.offset, self.section)
 
     def fail(self, expected: object, found: object, code: str | None = None) -> NoReturn:
         """Raise Parse for this value."""
         shown = repr(found)
         raise Parse(
-            f"header field {self.path} is not valid",
+            f"{self.section} field {self.path} is not valid",
             code=code or self.code,
-            section="header",
+            section=self.section,
             offset=self.offset,
             expected=expected,
             found=shown if len(shown) <= 80 else shown[:77] + "...",

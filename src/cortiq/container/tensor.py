@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cortiq.container.mapping import check_kept
 from cortiq.layouts import layout
 
 _VIEWABLE = {0: "<f4", 1: "<f2", 6: "u1"}
@@ -59,12 +60,15 @@ class Tensor:
     def numpy(self) -> NDArray[Any]:
         """f32, f16 and u8 as a read-only view of the file; every other dtype decoded to f32.
 
-        Raises Parse or Bounds for content that does not decode, UnsupportedFeature for a dtype without a decoder.
+        Raises Parse or Bounds for content that does not decode, UnsupportedFeature for a dtype without a decoder,
+        Changed.file when the file lost the bytes; of a view that can only be known afterwards, from ``check_kept``.
         """
         view = _VIEWABLE.get(self.entry.dtype)
         if view is not None:
             return np.frombuffer(self.raw, dtype=view).reshape(self.entry.shape)
-        return layout(self.entry.dtype).decode(self.raw, self.entry.shape)
+        values = layout(self.entry.dtype).decode(self.raw, self.entry.shape)
+        check_kept(self.raw)
+        return values
 
     def __repr__(self) -> str:
         return f"Tensor({self.entry.name!r}, {self.dtype}, {list(self.entry.shape)})"

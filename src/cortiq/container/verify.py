@@ -1,46 +1,57 @@
 """Verifying a CMF file: every hash, the content rules of every tensor, and what the other bytes are (SPEC 8, 8.1).
 
-hash64 finds damage. It proves neither who wrote a file nor that nobody chose its bytes.
+hash64 finds damage, but not words or blocks that changed places; a file that carries SHA-256 digests is held to them
+too. Neither proves who wrote a file: a signature does (``cortiq.container.signature``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cortiq.container.blob_layout import is_zero
+from cortiq.container.digest import Digests, read_digests
 from cortiq.container.extents import gaps
-from cortiq.container.features import features_of
 from cortiq.container.file import File
+from cortiq.container.finding import Check, Finding, odd
 from cortiq.container.hashing import hash64
 from cortiq.container.header import HASHED_SECTIONS
-from cortiq.container.names import same_after_normalization
-from cortiq.container.parallel_hash import hash_all
+from cortiq.container.parallel_hash import hash_all, hash_all_strong
 from cortiq.container.records_table import record_offset
 from cortiq.container.tensor import Tensor
-from cortiq.container.tensor_checks import overlapping
-from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse, UsageError
+from cortiq.container.verify_checks import CONTENT_CHECKS, METADATA_CHECKS
+from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse, UnsupportedFeature, UsageError
 from cortiq.layouts import layout
 
 Progress = Callable[[int, int], None]
+Level = Literal["quick", "full", "deep"]
+LEVELS: tuple[Level, ...] = ("quick", "full")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What verifying found.
 
+    ``level``     quick: what opening a file checks, and envelope, header and directory against each other;
+                  full: also every hash, every payload against the rules of its dtype, and what lies between;
+                  deep: also further checks
     ``checked``   hashes compared: header, directory, sections, tensors
+    ``digests``   SHA-256 digests compared; None when the file carries none that could be
     ``unhashed``  sections that carry no hash
     ``problems``  what makes the file bad
     ``warnings``  what is odd but allowed; with ``strict`` these are problems
-    ``bytes``     bytes of sections and tensors
+    ``bytes``     bytes of sections and tensors that were hashed
     ``padding``   zero bytes between them
     ``dead``      bytes that belong to nothing
     """
 
+    level: Level
     checked: int
+    digests: int | None
     unhashed: tuple[str, ...]
     problems: tuple[CortiqError, ...]
     warnings: tuple[CortiqError, ...]
@@ -63,26 +74,31 @@ class Report:
 def verify(
     file: File,
     *,
+    level: Level = "full",
     threads: int | None = None,
     progress: Progress | None = None,
     strict: bool = False,
     require_hashes: bool = False,
+    checks: Sequence[Check] = (),
 ) -> Report:
-    """Read the whole file and compare.
+    """Compare a file with what it says of itself; ``full`` reads all of it, ``quick`` no more than opening did.
 
     ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
-    unhashed section a problem. Raises Changed.file when somebody wrote to the file since it was opened, and
-    UsageError.threads.
+    unhashed section a problem. ``checks`` are run behind the full level and make it deep. Raises Changed.file when
+    somebody wrote to the file since it was opened, UsageError.threads and UsageError.level.
     """
     if threads is not None and threads < 1:
         raise UsageError("the number of threads must be at least 1", code="threads", found=threads)
+    if level not in LEVELS or (checks and level == "quick"):
+        expected = "full when there are further checks" if checks else " or ".join(LEVELS)
+        raise UsageError("unknown level of verifying", code="level", expected=expected, found=level)
     start = time.perf_counter()
     file.mapping.check_unchanged()
     run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)
-    run.sections()
-    run.tensors()
-    run.leftovers()
-    run.oddities()
+    if level == "full":
+        run.full(checks)
+    else:
+        run.quick()
     file.mapping.check_unchanged()
     if require_hashes:
         run.problems += [_unhashed(file, name) for name in run.unhashed]
@@ -92,7 +108,9 @@ def verify(
     for error in (*run.problems, *run.warnings):
         error.path = error.path or str(file.path)
     return Report(
+        level="deep" if checks else level,
         checked=run.checked,
+        digests=run.digests_checked,
         unhashed=tuple(run.unhashed),
         problems=tuple(run.problems),
         warnings=tuple(run.warnings),
@@ -111,6 +129,7 @@ class _Run:
     threads: int
     progress: Progress | None
     checked: int = 0
+    digests_checked: int | None = None
     done: int = 0
     padding: int = 0
     dead: int = 0
@@ -119,34 +138,84 @@ class _Run:
     warnings: list[CortiqError] = field(default_factory=list)
     total: int = 0
 
-    def sections(self) -> None:
-        """Header and directory against the envelope, masks, vocab and index against the header."""
+    def quick(self) -> None:
+        """Header and directory again, and what they say against each other. No byte of the blob is read."""
+        names = ("header", "directory")
+        self.total = sum(self.file.envelope.section(name).nbytes for name in names)
+        self._hash_sections(names, None)
+        self.unhashed += [name for name, digest in self._stored().items() if digest == 0 and name not in names]
+        for check in METADATA_CHECKS:
+            self._collect(check(self.file))
+
+    def full(self, checks: Sequence[Check]) -> None:
+        """Everything there is, then ``checks``."""
+        digests = self._digests()
+        names = tuple(self._stored())
+        self.total = sum(self.file.envelope.section(name).nbytes for name in names)
+        self.total += sum(self.file.tensors.table.column("nbytes").tolist())
+        self._hash_sections(names, digests)
+        self._hash_tensors(digests)
+        self._leftovers()
+        for check in (*METADATA_CHECKS, *CONTENT_CHECKS, *checks):
+            self._collect(check(self.file))
+
+    def _stored(self) -> dict[str, int]:
+        """The hash64 of every section there is: header and directory in the envelope, the others in the header."""
         envelope, stated = self.file.envelope, self.file.header.section_hashes
         stored = {"header": envelope.header_hash, "directory": envelope.directory_hash}
-        stored |= {name: stated.get(name, 0) for name in HASHED_SECTIONS if envelope.section(name).nbytes}
-        self.total = sum(envelope.section(name).nbytes for name in stored)
-        self.total += sum(self.file.tensors.table.column("nbytes").tolist())
-        for name, digest in stored.items():
-            part = envelope.section(name)
-            if digest == 0:
+        return stored | {name: stated.get(name, 0) for name in HASHED_SECTIONS if envelope.section(name).nbytes}
+
+    def _digests(self) -> Digests | None:
+        """The strong digests, when the file carries some that can be compared."""
+        try:
+            found = read_digests(self.file)
+        except Parse as error:
+            self.problems.append(error)
+            return None
+        except UnsupportedFeature as error:
+            self.warnings.append(error)
+            return None
+        self.digests_checked = None if found is None else 0
+        return found
+
+    def _hash_sections(self, names: Iterable[str], digests: Digests | None) -> None:
+        stored = self._stored()
+        for name in names:
+            part = self.file.envelope.section(name)
+            view = self.file.view(part)
+            if stored[name] == 0:
                 self.unhashed.append(name)
             else:
-                self._compare(name, None, part.offset, (digest, hash64(self.file.view(part), self.threads)))
+                self._compare((name, None), part.offset, (stored[name], hash64(view, self.threads)))
+            if digests is not None and name in digests.sections:
+                found = hashlib.sha256(view).digest()
+                self._compare_digest((name, None), part.offset, (digests.sections[name], found))
             self._advance(part.nbytes)
-        for name in sorted(stated.keys() - stored.keys()):
-            self._warn("the header states a hash of an absent section", "section_hash_stale", "none", name)
+        gone = {} if digests is None else {n: d for n, d in digests.sections.items() if n not in stored}
+        for name, digest in gone.items():
+            self._same((name, None), self.file.envelope.header.offset, "digest", (digest.hex(), "no such section"))
 
-    def tensors(self) -> None:
-        """Every payload against its record, and against the content rules of its dtype."""
+    def _hash_tensors(self, digests: Digests | None) -> None:
+        """Every payload against its record, its digest, and the content rules of its dtype."""
         table = self.file.tensors.table
         tensors = [self.file[name] for name in table.names]
-        found = hash_all([tensor.raw for tensor in tensors], self.threads, self._advance)
+        buffers = [tensor.raw for tensor in tensors]
+        strong: list[bytes] = []
+        if digests is None:
+            weak = hash_all(buffers, self.threads, self._advance)
+        else:
+            weak, strong = hash_all_strong(buffers, self.threads, self._advance)
         base = self.file.envelope.directory.offset
-        for i, (tensor, digest) in enumerate(zip(tensors, found, strict=True)):
-            if self._compare("data", tensor.name, record_offset(base, i), (tensor.entry.hash, digest)):
+        for i, tensor in enumerate(tensors):
+            place, offset = ("data", tensor.name), record_offset(base, i)
+            same = self._compare(place, offset, (tensor.entry.hash, weak[i]))
+            if same and digests is not None and tensor.name in digests.tensors:
+                at = self.file.envelope.data.offset + tensor.entry.off
+                same = self._compare_digest(place, at, (digests.tensors[tensor.name], strong[i]))
+            if same:
                 self._check_content(tensor)
 
-    def leftovers(self) -> None:
+    def _leftovers(self) -> None:
         """Zero gaps before something are padding; other bytes without an owner are dead."""
         for gap in gaps(self.file):
             anchored = gap.end < self.file.size or gap.end == self.file.envelope.data.offset
@@ -154,80 +223,40 @@ class _Run:
                 self.padding += gap.nbytes
             else:
                 self.dead += gap.nbytes
-                self._warn("bytes that belong to nothing", "dead_bytes", 0, gap.nbytes, offset=gap.offset)
+                self._collect([odd("bytes that belong to nothing", "dead_bytes", 0, gap.nbytes, offset=gap.offset)])
 
-    def oddities(self) -> None:
-        """Allowed by a reader, not by a careful writer."""
-        file = self.file
-        if file.envelope.flags:
-            self._warn("the reserved flags are set", "flags", 0, f"{file.envelope.flags:#x}", offset=8)
-        table = file.tensors.table
-        for before, after in overlapping(table):
-            self._warn(f"shares its bytes with {table.names[before]!r}", "alias", tensor=table.names[after])
-        for first, second in same_after_normalization(table.names):
-            self._warn(f"looks like {first!r}", "name_normalization", tensor=second)
-        expected = features_of(
-            set(table.column("dtype").tolist()),
-            masks=file.envelope.masks.nbytes > 0,
-            loops=file.arch.num_loops,
-            skill_file=file.header.is_skill_file,
-        )
-        bits = file.envelope.features
-        if expected != bits:
-            message = "the feature bits contradict the content"
-            self._warn(message, "feature_bits", f"{int(expected):#x}", f"{bits:#x}", offset=12)
-        self._check_envelope()
-        self._check_hash_digits()
-
-    def _check_envelope(self) -> None:
-        """Numbers nothing depends on, which no hash covers."""
-        envelope, table = self.file.envelope, self.file.tensors.table
-        for position, name in enumerate(HASHED_SECTIONS):
-            part = envelope.section(name)
-            if part.offset and not part.nbytes:
-                at = 0x40 + 16 * position
-                self._warn(f"the absent section {name} has an offset", "absent_with_offset", 0, part.offset, offset=at)
-        end = max((table.column("off") + table.column("nbytes")).tolist(), default=0)
-        if end != envelope.data.nbytes:
-            message = "the data section does not end with its last tensor"
-            self._warn(message, "data_len", end, envelope.data.nbytes, offset=0x38)
-
-    def _check_hash_digits(self) -> None:
-        for name, digits in (self.file.header.get("section_hashes") or {}).items():
-            if name in HASHED_SECTIONS and (len(digits) != 16 or digits != digits.lower()):
-                self._warn(f"the hash of {name} is not 16 lowercase digits", "section_hash_digits", found=digits)
-
-    def _warn(
-        self,
-        message: str,
-        code: str,
-        expected: object = None,
-        found: object = None,
-        *,
-        offset: int | None = None,
-        tensor: str | None = None,
-    ) -> None:
-        self.warnings.append(Parse(message, code=code, offset=offset, tensor=tensor, expected=expected, found=found))
+    def _collect(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            (self.problems if finding.problem else self.warnings).append(finding.error)
 
     def _advance(self, nbytes: int) -> None:
         self.done += nbytes
         if self.progress is not None and nbytes:
             self.progress(self.done, self.total)
 
-    def _compare(self, section: str, tensor: str | None, offset: int, digests: tuple[int, int]) -> bool:
-        stored, found = digests
+    def _compare(self, place: tuple[str, str | None], offset: int, hashes: tuple[int, int]) -> bool:
+        """Stored and found hash64 of a section, or of a tensor."""
         self.checked += 1
-        if stored == found:
+        code = place[0] if place[1] is None else "tensor"
+        return self._same(place, offset, code, (f"{hashes[0]:016x}", f"{hashes[1]:016x}"))
+
+    def _compare_digest(self, place: tuple[str, str | None], offset: int, digests: tuple[bytes, bytes]) -> bool:
+        self.digests_checked = (self.digests_checked or 0) + 1
+        return self._same(place, offset, "digest", (digests[0].hex(), digests[1].hex()))
+
+    def _same(self, place: tuple[str, str | None], offset: int, code: str, digits: tuple[str, str]) -> bool:
+        if digits[0] == digits[1]:
             return True
+        what = "digest" if code == "digest" else "hash"
         self.problems.append(
             HashMismatch(
-                "damaged: the bytes do not match their hash",
-                code="tensor" if tensor is not None else section,
-                section=section,
-                tensor=tensor,
+                f"damaged: the bytes do not match their {what}",
+                code=code,
+                section=place[0],
+                tensor=place[1],
                 offset=offset,
-                expected=f"{stored:016x}",
-                found=f"{found:016x}",
+                expected=digits[0],
+                found=digits[1],
             )
         )
         return False

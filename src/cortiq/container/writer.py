@@ -1,6 +1,7 @@
 """Writing a CMF file (SPEC 1-6, 8.1): sizes first, then payloads in one pass, each hashed while it is in the cache.
 
-The memory it takes is that of one chunk of one tensor. Equal input gives equal bytes.
+Other threads take the strong digests of what has been written. The memory it takes is that of one chunk of one tensor.
+Equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,17 @@ from typing import Any
 import numpy as np
 
 from cortiq.container.blob_layout import BlobLayout, SectionSizes, plan_layout, record_layout
+from cortiq.container.digest import (
+    NBYTES,
+    digest_tensor_name,
+    digest_tensor_nbytes,
+    is_digest_tensor,
+    with_digests,
+    with_directory_digest,
+    without_digests,
+)
 from cortiq.container.directory import Directory, directory_nbytes, encode_directory, parse_directory
+from cortiq.container.disk import Output
 from cortiq.container.envelope import Envelope, check_ranges
 from cortiq.container.features import features_of
 from cortiq.container.file import File
@@ -30,6 +42,7 @@ from cortiq.container.tensor_checks import overlapping
 from cortiq.errors import CortiqError, HashMismatch, Parse, UsageError
 from cortiq.layouts import check_tensor
 
+_U8 = 6
 _SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.cmf$")
 
 
@@ -53,10 +66,13 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """What is written. With ``digests`` the last tensor holds them and gets its payload when the others are written."""
+
     header: Header
     tensors: Sequence[TensorSpec]
     sections: Mapping[str, memoryview]
     layout: BlobLayout
+    digests: bool
 
 
 def write_file(
@@ -64,22 +80,25 @@ def write_file(
     header: Mapping[str, Any],
     tensors: Iterable[TensorSpec],
     *,
-    vocab: Buffer | None = None,
-    masks: Buffer | None = None,
-    index: Buffer | None = None,
     layout: BlobLayout | None = None,
+    digests: bool = True,
+    **sections: Buffer | None,
 ) -> Envelope:
     """Write ``path`` atomically and return its envelope.
 
-    ``header`` needs ``arch`` and ``quant_type``; format, version and section hashes are filled in. A ``Header`` of
-    an open file is written byte for byte instead. ``layout`` is that of ``record_layout``, by default a fresh one.
+    ``header`` needs ``arch`` and ``quant_type``; format, version and section hashes are filled in. ``sections`` are
+    ``masks``, ``vocab`` and ``index``. ``digests`` adds SHA-256 of everything (``cortiq.container.digest``); those
+    that header and tensors bring from another file are dropped. A ``Header`` of an open file is written byte for byte
+    instead, and with it the tensors as they are. ``layout`` is that of ``record_layout``, by default a fresh one.
 
     Raises what ``open`` would raise for such a file, UsageError (``alias``, ``payload``, ``shard_name``, ``layout``),
     HashMismatch for a payload or section that is not the one announced, OSError, and what a producer of chunks raises.
     In every case the target is left as it was.
     """
+    if unknown := sections.keys() - set(HASHED_SECTIONS):
+        raise TypeError(f"there is no section {', '.join(sorted(unknown))}")
     try:
-        plan = _plan(path, header, list(tensors), {"masks": masks, "vocab": vocab, "index": index}, layout)
+        plan = _plan(path, header, list(tensors), sections, layout, digests)
         with AtomicFile(path) as output:
             envelope = _write(plan, output)
             output.commit()
@@ -99,7 +118,7 @@ def copy(file: File, path: str | os.PathLike[str]) -> Envelope:
         for name, entry in file.tensors.items()
     ]
     sections = {name: file.section(name) for name in HASHED_SECTIONS}
-    return write_file(path, file.header, specs, **sections, layout=record_layout(file))
+    return write_file(path, file.header, specs, layout=record_layout(file), digests=False, **sections)
 
 
 def _plan(
@@ -108,33 +127,46 @@ def _plan(
     tensors: list[TensorSpec],
     given: Mapping[str, Buffer | None],
     layout: BlobLayout | None,
+    digests: bool,
 ) -> _Plan:
     """Everything but the payloads, checked."""
-    _check_tensors(tensors)
     sections = {name: flat(data) for name, data in given.items() if data is not None and flat(data)}
-    made = _check_hashes(header, sections) if isinstance(header, Header) else _make_header(header, sections)
+    if isinstance(header, Header):
+        made, digests = _check_hashes(header, sections), False
+    else:
+        tensors = [spec for spec in tensors if not is_digest_tensor(spec.name)]
+        made = _make_header(header, sections)
+        if digests:
+            name, nbytes = digest_tensor_name(made.shard), digest_tensor_nbytes(len(tensors))
+            made = with_digests(made, sections)
+            tensors.append(TensorSpec(name, _U8, (len(tensors), NBYTES), nbytes, ()))
+    check_tensors(tensors)
     if _SHARD_NAME.search(Path(path).name) and made.shard is None:
         raise UsageError(
             "the name says it is a file of a shard set, but it is not", code="shard_name", found=Path(path).name
         )
-    if layout is None:
-        features = features_of(
-            {spec.dtype for spec in tensors},
-            masks="masks" in sections,
-            loops=made.arch.num_loops,
-            skill_file=made.is_skill_file,
-        )
-        sizes = SectionSizes(
-            len(made.raw),
-            directory_nbytes(spec.name for spec in tensors),
-            **{name: len(data) for name, data in sections.items()},
-        )
-        layout = plan_layout(sizes, [spec.nbytes for spec in tensors], features)
+    layout = layout or _fresh_layout(made, tensors, sections)
     _check_layout(layout, made, tensors, sections)
-    return _Plan(made, tensors, sections, layout)
+    return _Plan(made, tensors, sections, layout, digests)
 
 
-def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
+def _fresh_layout(header: Header, tensors: Sequence[TensorSpec], sections: Mapping[str, memoryview]) -> BlobLayout:
+    features = features_of(
+        {spec.dtype for spec in tensors},
+        masks="masks" in sections,
+        loops=header.arch.num_loops,
+        skill_file=header.is_skill_file,
+    )
+    sizes = SectionSizes(
+        len(header.raw),
+        directory_nbytes(spec.name for spec in tensors),
+        **{name: len(data) for name, data in sections.items()},
+    )
+    return plan_layout(sizes, [spec.nbytes for spec in tensors], features)
+
+
+def check_tensors(tensors: Sequence[TensorSpec]) -> None:
+    """Raise what ``open`` would raise for the names, dtypes, shapes and sizes."""
     seen = set()
     for spec in tensors:
         check_name(spec.name)
@@ -149,7 +181,7 @@ def _check_tensors(tensors: Sequence[TensorSpec]) -> None:
 
 
 def _make_header(header: Mapping[str, Any], sections: Mapping[str, memoryview]) -> Header:
-    fields = {"format": "cmf", "version": 2, **header}
+    fields = {"format": "cmf", "version": 2, **without_digests(header)}
     if fields.get("quant_type") not in QUANT_TYPES:
         raise Parse(
             "header field quant_type is not valid",
@@ -210,26 +242,40 @@ def _write(plan: _Plan, output: AtomicFile) -> Envelope:
     _checked_directory(encode_directory(planned), layout.envelope)
     for offset, data in layout.residue:
         output.write_at(offset, data)
-    entries = [
-        replace(entry, hash=_write_tensor(spec, layout.envelope.data.offset + entry.off, output))
-        for spec, entry in zip(plan.tensors, planned, strict=True)
-    ]
+    entries = _write_tensors(plan, planned, output)
     directory = encode_directory(entries)
     if layout.directory is not None:
         if list(_checked_directory(layout.directory, layout.envelope).values()) != entries:
             raise UsageError("the layout is for other tensors", code="layout")
         directory = layout.directory
-    output.write_at(layout.envelope.header.offset, memoryview(plan.header.raw))
+    header = with_directory_digest(plan.header, directory) if plan.digests else plan.header
+    output.write_at(layout.envelope.header.offset, memoryview(header.raw))
     output.write_at(layout.envelope.directory.offset, memoryview(directory))
     for name, data in plan.sections.items():
         output.write_at(layout.envelope.section(name).offset, data)
     envelope = replace(
         layout.envelope,
-        header_hash=hash64(plan.header.raw) if layout.envelope.header_hash else 0,
+        header_hash=hash64(header.raw) if layout.envelope.header_hash else 0,
         directory_hash=hash64(directory) if layout.envelope.directory_hash else 0,
     )
     output.write_at(0, memoryview(envelope.pack()))
     return envelope
+
+
+def _write_tensors(plan: _Plan, planned: Sequence[TensorEntry], output: AtomicFile) -> list[TensorEntry]:
+    """Write every payload in order; the entries with their hashes."""
+    from cortiq.container.digest_pool import DigestPool  # readers need no threads
+
+    base = plan.layout.envelope.data.offset
+    entries = []
+    with DigestPool(output.fd) if plan.digests else nullcontext() as pool:
+        for spec, entry in zip(plan.tensors, planned, strict=True):
+            ours = spec is plan.tensors[-1] and plan.digests
+            payload = replace(spec, chunks=pool.digests()) if pool is not None and ours else spec
+            entries.append(replace(entry, hash=write_tensor(payload, base + entry.off, output)))
+            if pool is not None and not ours:
+                pool.add(base + entry.off, entry.nbytes)
+    return entries
 
 
 def _checked_directory(raw: bytes, envelope: Envelope) -> Directory:
@@ -243,8 +289,8 @@ def _checked_directory(raw: bytes, envelope: Envelope) -> Directory:
     return directory
 
 
-def _write_tensor(spec: TensorSpec, offset: int, output: AtomicFile) -> int:
-    """Write a payload and return its hash."""
+def write_tensor(spec: TensorSpec, offset: int, output: Output) -> int:
+    """Write a payload and return its hash. Raises UsageError.payload and HashMismatch.tensor."""
     state, written = StreamHash(), 0
     for chunk in spec.chunks:
         data = flat(chunk)

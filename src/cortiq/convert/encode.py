@@ -1,4 +1,8 @@
-"""Encodes blocks of rows ahead of the writer, on a few threads, and hands them out in order."""
+"""Encodes blocks of rows ahead of the writer, on a few threads, and hands them out in order.
+
+An encoder that needs to know the whole tensor first gets it by a pass over the source, in blocks too: no tensor is ever
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from typing import Self
 import numpy as np
 
 from cortiq.convert.options import ConvertOptions, Progress
-from cortiq.convert.plan import Planned
+from cortiq.convert.plan import Planned, take_survey
 from cortiq.errors import NonFinite
 from cortiq.layouts import Encoder, layout
-from cortiq.layouts.base import Bytes
+from cortiq.layouts.base import NOTHING, Bytes, Survey
 from cortiq.layouts.native import encode_rows
 
 BLOCK_WEIGHTS = 1 << 20
@@ -31,6 +35,21 @@ class _Block:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A block in the layout: what it contributes to each plane, and to the end of the tail."""
+
+    planes: tuple[Bytes, ...]
+    tail: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    block: _Block
+    survey: Future[Survey]
+    encoded: Future[Encoded]
+
+
 class EncodePool:
     """The blocks of ``planned``, encoded with up to ``_AHEAD`` more in flight than there are threads.
 
@@ -43,7 +62,8 @@ class EncodePool:
         self._total = sum(entry.tensor.nbytes for entry in planned)
         self._done = 0.0
         self._waiting = iter([block for entry in planned for block in _blocks(entry)])
-        self._running: deque[tuple[_Block, Future[tuple[Bytes, ...]]]] = deque()
+        self._running: deque[_Job] = deque()
+        self._survey: Future[Survey] = Future()
         self._limit = options.threads + _AHEAD
         self._executor = ThreadPoolExecutor(options.threads, thread_name_prefix="cortiq-encode")
 
@@ -56,35 +76,46 @@ class EncodePool:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def chunks(self, entry: Planned) -> Iterator[Bytes]:
-        """The payload of ``entry`` in order: the first plane block by block, then the other planes.
+        """The payload of ``entry`` in order: the first plane block by block, then the other planes and the tail.
 
-        The other planes are a few bytes a row and are kept until the first is through. Raises NonFinite with the
-        name of the tensor.
+        These are a few bytes a row, or 1/16 byte a weight at most, and are kept until the first plane is through.
+        Raises NonFinite with the name of the tensor.
         """
-        later: list[tuple[Bytes, ...]] = []
-        rows = entry.tensor.matrix_shape[0]
+        encoded: list[Encoded] = []
+        head = NOTHING
+        rows, cols = entry.tensor.matrix_shape
         last = 0
         while last < rows:
-            block, planes = self._next()
-            if block.entry is not entry or block.first != last:
+            job = self._next()
+            if job.block.entry is not entry or job.block.first != last:
                 raise AssertionError("tensors were not consumed in the order they were planned")
-            last = block.last
-            yield planes[0].reshape(-1)
-            later.append(planes[1:])
-        for plane in zip(*later, strict=True):
-            for piece in plane:
-                yield piece.reshape(-1)
+            last = job.block.last
+            done = job.encoded.result()
+            yield done.planes[0]
+            encoded.append(Encoded(done.planes[1:], done.tail))
+            if last == rows:
+                head = layout(entry.dtype).tail_head(rows, cols, job.survey.result())
+        for plane in zip(*(done.planes for done in encoded), strict=True):
+            yield from plane
+        yield from (part for part in (head, *(done.tail for done in encoded)) if part.size)
 
-    def _next(self) -> tuple[_Block, tuple[Bytes, ...]]:
+    def _next(self) -> _Job:
         while len(self._running) < self._limit:
             block = next(self._waiting, None)
             if block is None:
                 break
-            self._running.append((block, self._executor.submit(encode_block, block, self._encoder)))
-        block, future = self._running.popleft()
-        planes = future.result()
-        self._advance(block)
-        return block, planes
+            self._running.append(self._start(block))
+        job = self._running.popleft()
+        job.encoded.result()
+        self._advance(job.block)
+        return job
+
+    def _start(self, block: _Block) -> _Job:
+        """Jobs start in the order they are submitted, so a survey never waits for the blocks that wait for it."""
+        if block.first == 0:
+            self._survey = self._executor.submit(_survey_of, block.entry)
+        encoded = self._executor.submit(encode_block, block, self._encoder, self._survey)
+        return _Job(block, self._survey, encoded)
 
     def _advance(self, block: _Block) -> None:
         tensor = block.entry.tensor
@@ -94,22 +125,28 @@ class EncodePool:
             self._progress(min(round(self._done), self._total), self._total)
 
 
-def encode_block(block: _Block, encoder: Encoder) -> tuple[Bytes, ...]:
-    """One u8 array [rows, row_nbytes] per plane. Raises NonFinite with the name of the tensor."""
-    tensor = block.entry.tensor
+def encode_block(block: _Block, encoder: Encoder, survey: Future[Survey]) -> Encoded:
+    """Raises NonFinite with the name of the tensor."""
+    tensor, kind, known = block.entry.tensor, layout(block.entry.dtype), survey.result()
     values = np.ascontiguousarray(tensor.read(block.first, block.last))
     try:
-        planes = encode_rows(layout(block.entry.dtype), values, encoder=encoder, first_row=block.first)
+        planes = encode_rows(kind, values, encoder=encoder, survey=known, first_row=block.first)
     except NonFinite as error:
         error.tensor = tensor.source_name
         raise
+    tail = kind.tail_rows(values, known, block.first)
     del values
     tensor.release(block.first, block.last)
-    return planes
+    return Encoded(planes, tail)
+
+
+def _survey_of(entry: Planned) -> Survey:
+    return take_survey(entry.tensor, entry.dtype) if entry.survey is None else entry.survey
 
 
 def _blocks(entry: Planned) -> Iterator[_Block]:
     rows, cols = entry.tensor.matrix_shape
-    step = max(BLOCK_WEIGHTS // cols, 1)
+    unit = layout(entry.dtype).block_rows(cols)
+    step = max(BLOCK_WEIGHTS // cols // unit, 1) * unit
     for first in range(0, rows, step):
         yield _Block(entry, first, min(first + step, rows))

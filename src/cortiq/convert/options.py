@@ -27,6 +27,7 @@ class ConvertOptions:
     ``source_model``       what the file says it was made from; None for the name of the folder or file
     ``revision``           revision of that source, when it is known
     ``allow_no_tokenizer`` write a file without a tokenizer when the source has none
+    ``digests``            carry SHA-256 digests of everything; without them the bytes are those of other writers
     """
 
     quant: str = "q8_row"
@@ -39,6 +40,7 @@ class ConvertOptions:
     source_model: str | None = None
     revision: str | None = None
     allow_no_tokenizer: bool = False
+    digests: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= 1024:

@@ -42,7 +42,7 @@ def convert(
         header, notes = make_header(opened, options)
         with EncodePool(planned, options, progress) as pool:
             specs = [_spec(entry, pool) for entry in planned]
-            write_file(output, header, specs, vocab=opened.tokenizer_json)
+            write_file(output, header, specs, vocab=opened.tokenizer_json, digests=options.digests)
         return make_receipt(opened, planned, notes, output)
 
 

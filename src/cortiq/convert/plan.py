@@ -7,24 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from cortiq.convert.options import ConvertOptions
-from cortiq.convert.source import Source, SourceTensor
+from cortiq.convert.source import Block, Source, SourceTensor
 from cortiq.layouts import layout
-from cortiq.layouts.base import widen
+from cortiq.layouts.base import Survey, widen
 from cortiq.layouts.bits import fits_f16
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A tensor, its dtype, its size in bytes, and what the receipt has to say about the choice."""
+    """A tensor, its dtype, its size in bytes, and what the receipt has to say about the choice.
+
+    ``survey`` is that of the encoder where the size depends on it, else None: then it is taken when it is needed.
+    """
 
     tensor: SourceTensor
     dtype: str
     nbytes: int
     note: str = ""
+    survey: Survey | None = None
 
 
 def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
     """Dtypes by the options' policy. A vector that f16 cannot hold becomes f32.
+
+    Tensors whose size the content decides are read once, in blocks.
 
     Raises UsageError for a tensor rule that matches nothing, Parse or Bounds for one that a shape does not allow.
     """
@@ -39,8 +45,21 @@ def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
             note = f"{tensor.name}: {dtype} instead of {choice.wanted}, its {columns}"
         elif dtype == "f16" and not choice.forced and len(tensor.shape) == 1 and not _fits(tensor):
             dtype, note = "f32", f"{tensor.name}: f32 instead of f16, which cannot hold its values"
-        planned.append(Planned(tensor, dtype, layout(dtype).payload_nbytes(tensor.shape), note))
+        kind = layout(dtype)
+        survey = None if kind.exact_size else take_survey(tensor, dtype)
+        nbytes = kind.payload_nbytes(tensor.shape) if survey is None else kind.encoded_nbytes(tensor.shape, survey)
+        planned.append(Planned(tensor, dtype, nbytes, note, survey))
     return planned
+
+
+def take_survey(tensor: SourceTensor, dtype: str) -> Survey:
+    """What the encoder of ``dtype`` must know of the whole tensor, by reading it in blocks of rows."""
+
+    def read(first: int, last: int) -> Block:
+        tensor.release(0, first)
+        return tensor.read(first, last)
+
+    return layout(dtype).survey(read, *tensor.matrix_shape)
 
 
 def _fits(tensor: SourceTensor) -> bool:

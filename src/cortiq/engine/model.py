@@ -193,8 +193,10 @@ class Model:
     def forward(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Logits f32 [n, vocab] of every position of a sequence of n ``tokens``, from an empty context.
 
-        Raises UsageError (``tokens``, ``context``) for ids outside the vocabulary and for more than the context holds.
+        Raises UsageError (``tokens``, ``context``) for ids outside the vocabulary and for more than the context holds,
+        Changed for a file that was rewritten or shrank.
         """
+        self._check_ready()
         with self._runner.sequence() as sequence:
             sequence.reset()
             wanted = np.ones(len(tokens), np.uint8)
@@ -205,7 +207,8 @@ class Model:
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Generation:
         """Continue ``prompt``, text or ids; see :class:`GenerateOptions` for what may be given.
 
-        Raises UsageError for an option that cannot be meant and for a prompt that is empty or does not fit.
+        Raises UsageError for an option that cannot be meant and for a prompt that is empty or does not fit, Changed for
+        a file that was rewritten or shrank.
         """
         return collect(self.stream(prompt, **options))
 
@@ -261,9 +264,15 @@ class Model:
 
     def _stream(self, ids: list[int], options: GenerateOptions) -> Iterator[Chunk]:
         request = resolve(options, self._defaults)
-        self._runner.check_open()
+        self._check_ready()
         tokenizer = None if self.file.tokenizer_json is None else self.tokenizer
         return stream(Job(self._runner, tokenizer, self.stop_ids, ids, request))
+
+    def _check_ready(self) -> None:
+        """A file that was closed by its owner keeps its bytes for the plan, and can no longer be looked at."""
+        self._runner.check_open()
+        if not self.file.closed:
+            self.file.mapping.check_usable()
 
     def _token(self, key: str, token_id: int | None) -> str | None:
         """Text of a special token: as ``tokenizer_config`` spells it, else that of the id it names."""

@@ -7,6 +7,7 @@ A layout knows nothing of files, names and models.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,27 +25,40 @@ Payload = bytes | bytearray | memoryview | NDArray[Any]
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
+Reader = Callable[[int, int], NDArray[Any]]
+"""Rows first to last (exclusive) of a matrix of weights, as f32, f16 or bf16."""
+
+Survey = NDArray[Any]
+"""What an encoder must know of the whole tensor before it can encode a block of rows."""
+
+NOTHING: Bytes = np.zeros(0, np.uint8)
+
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A region of a payload that holds one record per row: row r is at ``offset + r * row_nbytes``."""
+    """A region of a payload to which every block of rows contributes, in order."""
 
     offset: int
-    row_nbytes: int
+    nbytes: int
 
 
 class Layout(ABC):
     """One dtype: its sizes, and for a dtype with a codec its encoder and decoder.
 
+    A payload is its planes, to which every block of rows contributes, and then a tail. Most layouts have no tail and
+    need nothing but the rows at hand; ``survey``, ``tail_head`` and ``tail_rows`` are for the others.
+
     ``id``          dtype byte of a directory record (SPEC 3.1)
     ``name``        the name SPEC 3.1 gives it
     ``exact_size``  False when the shape gives only the smallest size, the content the exact one
+    ``surveyed``    True when the encoder needs a first pass over the tensor: ``survey``
     ``has_codec``   False when only sizes and content rules are known; encode and decode then raise UnsupportedFeature
     """
 
     id: ClassVar[int]
     name: ClassVar[str]
     exact_size: ClassVar[bool] = True
+    surveyed: ClassVar[bool] = False
     has_codec: ClassVar[bool] = True
 
     @abstractmethod
@@ -69,22 +83,30 @@ class Layout(ABC):
         """
         self.check_nbytes(shape, as_bytes(payload).size)
 
-    def planes(self, shape: Shape) -> tuple[Plane, ...]:
-        """The regions of a payload, each with one record per row of ``rows_and_cols(shape)``.
+    def encoded_nbytes(self, shape: Shape, survey: Survey) -> int:
+        """Bytes the encoder will write for a tensor of which ``survey`` was taken. Raises as ``payload_nbytes``."""
+        return self.payload_nbytes(shape)
 
-        A tensor too large for memory is encoded in blocks of rows with them. Raises as ``payload_nbytes``.
-        """
+    def planes(self, shape: Shape) -> tuple[Plane, ...]:
+        """The planes of a payload; its tail begins where the last one ends. Raises as ``payload_nbytes``."""
         self.payload_nbytes(shape)
-        rows, cols = rows_and_cols(shape)
         planes, offset = [], 0
-        for row_nbytes in self.row_nbytes(cols):
-            planes.append(Plane(offset, row_nbytes))
-            offset += rows * row_nbytes
+        for nbytes in self.plane_nbytes(*rows_and_cols(shape)):
+            planes.append(Plane(offset, nbytes))
+            offset += nbytes
         return tuple(planes)
 
+    def plane_nbytes(self, rows: int, cols: int) -> tuple[int, ...]:
+        """What a block of ``rows`` rows takes in each plane."""
+        return tuple(rows * nbytes for nbytes in self.row_nbytes(cols))
+
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
-        """Bytes of one row in each plane."""
+        """Bytes of one row in each plane, of a layout whose rows are records."""
         raise self.no_codec()
+
+    def block_rows(self, cols: int) -> int:
+        """Blocks begin on multiples of so many rows."""
+        return 1
 
     def encode(self, values: NDArray[Any], *, encoder: Encoder = "best") -> bytes:
         """Payload of a tensor given as f32 (f16 and bf16 are widened first).
@@ -98,26 +120,48 @@ class Layout(ABC):
         self.payload_nbytes(values.shape)
         matrix = widen(values).reshape(rows_and_cols(values.shape))
         require_finite(matrix)
-        return b"".join(plane.tobytes() for plane in self.encode_rows(matrix, encoder))
+        survey = self.survey(lambda first, last: matrix[first:last], *matrix.shape)
+        planes = self.encode_block(matrix, encoder, survey)
+        tail = self.tail_head(*matrix.shape, survey), self.tail_rows(matrix, survey, 0)
+        return b"".join(part.tobytes() for part in (*planes, *tail))
 
     def decode(self, payload: Payload, shape: Shape) -> Floats:
         """The tensor as f32. Raises what ``validate`` raises."""
         self.validate(payload, shape)
-        data = as_bytes(payload)
-        rows, cols = rows_and_cols(shape)
-        records = [
-            data[plane.offset : plane.offset + rows * plane.row_nbytes].reshape(rows, plane.row_nbytes)
-            for plane in self.planes(shape)
-        ]
-        return self.decode_rows(records, cols).reshape(shape)
+        return self.decode_payload(as_bytes(payload), *rows_and_cols(shape)).reshape(shape)
+
+    def survey(self, read: Reader, rows: int, cols: int) -> Survey:
+        """The first pass over a tensor, in blocks of rows; for most layouts there is none."""
+        return NOTHING
+
+    def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
+        """A block of rows, finite f32 [rows, cols], as u8 arrays, one per plane."""
+        return self.encode_rows(values, encoder)
+
+    def tail_head(self, rows: int, cols: int, survey: Survey) -> Bytes:
+        """The tail of a tensor as far as it does not come from single rows."""
+        return NOTHING
+
+    def tail_rows(self, values: NDArray[Any], survey: Survey, first_row: int) -> Bytes:
+        """What the rows from ``first_row`` on add to the end of the tail."""
+        return NOTHING
+
+    def decode_payload(self, data: Bytes, rows: int, cols: int) -> Floats:
+        """A validated payload as f32 [rows, cols]."""
+        planes = zip(self.planes((rows, cols)), self.row_nbytes(cols), strict=True)
+        return self.decode_rows([data[p.offset : p.offset + p.nbytes].reshape(rows, n) for p, n in planes], cols)
 
     def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
-        """The definition: finite f32 [rows, cols] to u8 [rows, row_nbytes], one array per plane."""
+        """The definition where no survey is needed: finite f32 [rows, cols] to u8 arrays, one per plane."""
         raise self.no_codec()
 
     def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
         """The definition: u8 [rows, row_nbytes], one array per plane, to f32 [rows, cols]."""
         raise self.no_codec()
+
+    def native_encoder(self, encoder: Encoder) -> str:
+        """What the core calls this way of encoding."""
+        return encoder
 
     def no_codec(self) -> UnsupportedFeature:
         """The error of a layout that is known by its sizes only."""

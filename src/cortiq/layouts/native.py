@@ -5,58 +5,67 @@ A tensor larger than memory is encoded in blocks of rows; the GIL is released, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cortiq.errors import UsageError
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, as_bytes
+from cortiq.layouts.base import NOTHING, Bytes, Encoder, Floats, Layout, Payload, Survey, as_bytes
 from cortiq.layouts.sizes import Shape, rows_and_cols
 
 
 def encode_rows(
-    layout: Layout, values: NDArray[Any], *, encoder: Encoder = "best", first_row: int = 0, isa: str = ""
+    layout: Layout,
+    values: NDArray[Any],
+    *,
+    encoder: Encoder = "best",
+    survey: Survey = NOTHING,
+    first_row: int = 0,
+    isa: str = "",
 ) -> tuple[Bytes, ...]:
-    """Encode a block of rows: [rows, cols] to one u8 array [rows, row_nbytes] per plane of the payload.
+    """Encode a block of rows: [rows, cols] to one u8 array per plane of the payload.
 
-    ``values`` is f32, f16, bf16 (``ml_dtypes.bfloat16``) or u16 (the bits of bf16), C-contiguous. ``first_row`` is
-    where the block begins in the tensor, for error messages. ``isa`` picks an instruction set; "" the best.
+    ``values`` is f32, f16, bf16 (``ml_dtypes.bfloat16``) or u16 (the bits of bf16), C-contiguous. ``survey`` is that of
+    the whole tensor, for layouts that need one. ``first_row`` is where the block begins in the tensor, a multiple of
+    ``layout.block_rows``; it is named in error messages. ``isa`` picks an instruction set; "" the best.
     Raises NonFinite, UnsupportedFeature for a dtype without codec, UsageError, NativeMissing.
     """
     from cortiq.native import core
 
     source = _source(values)
-    rows, cols = values.shape
-    planes = tuple(np.empty((rows, nbytes), np.uint8) for nbytes in layout.row_nbytes(cols))
-    core.encode(layout.id, encoder, source, planes, first_row, isa)
+    planes = tuple(np.empty(nbytes, np.uint8) for nbytes in layout.plane_nbytes(*values.shape))
+    core.encode(layout.id, layout.native_encoder(encoder), source, planes, survey.view(np.uint8), first_row, isa)
     return planes
-
-
-def decode_rows(layout: Layout, planes: Iterable[Bytes], rows: int, cols: int, *, isa: str = "") -> Floats:
-    """The reverse: one contiguous buffer per plane to f32 [rows, cols]. The planes must be validated."""
-    from cortiq.native import core
-
-    values = np.empty((rows, cols), np.float32)
-    core.decode(layout.id, tuple(as_bytes(plane) for plane in planes), values, isa)
-    return values
 
 
 def encode(layout: Layout, values: NDArray[Any], *, encoder: Encoder = "best", isa: str = "") -> bytes:
     """``layout.encode`` by the native core. A u8 layout is refused: its bytes need no encoder."""
     layout.payload_nbytes(values.shape)
     matrix = np.ascontiguousarray(values).reshape(rows_and_cols(values.shape))
-    return b"".join(plane.tobytes() for plane in encode_rows(layout, matrix, encoder=encoder, isa=isa))
+    survey = layout.survey(lambda first, last: matrix[first:last], *matrix.shape)
+    planes = encode_rows(layout, matrix, encoder=encoder, survey=survey, isa=isa)
+    tail = layout.tail_head(*matrix.shape, survey), layout.tail_rows(matrix, survey, 0)
+    return b"".join(part.tobytes() for part in (*planes, *tail))
 
 
 def decode(layout: Layout, payload: Payload, shape: Shape, *, isa: str = "") -> Floats:
     """``layout.decode`` by the native core."""
     layout.validate(payload, shape)
-    data = as_bytes(payload)
+    return decode_rows(layout, payload, shape, 0, rows_and_cols(shape)[0], isa=isa).reshape(tuple(shape))
+
+
+def decode_rows(layout: Layout, payload: Payload, shape: Shape, first: int, last: int, *, isa: str = "") -> Floats:
+    """Rows first to last (exclusive) of ``rows_and_cols(shape)`` as f32, reading only what they need.
+
+    The payload must be validated. Raises UsageError for one of another size and for rows it does not have.
+    """
+    from cortiq.native import core
+
     rows, cols = rows_and_cols(shape)
-    planes = [data[p.offset : p.offset + rows * p.row_nbytes] for p in layout.planes(shape)]
-    return decode_rows(layout, planes, rows, cols, isa=isa).reshape(tuple(shape))
+    values = np.empty((max(last - first, 0), cols), np.float32)
+    core.decode(layout.id, as_bytes(payload), rows, values, first, isa)
+    return values
 
 
 def _source(values: NDArray[Any]) -> NDArray[Any]:

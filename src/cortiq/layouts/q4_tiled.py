@@ -21,7 +21,7 @@ from cortiq.layouts.q4_search import best_scales
 from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
 
 TILE_NBYTES = 18
-_LEVELS = np.float32(7)
+LEVELS = np.float32(7)
 
 
 class Q4Tiled(Layout):
@@ -38,29 +38,34 @@ class Q4Tiled(Layout):
         return (TILE_NBYTES * (cols // GROUP),)
 
     def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
-        require_magnitude(values, F16_OVERFLOW * _LEVELS, "the f16 scale of a q4_tiled group")
-        groups = values.reshape(-1, GROUP)
-        scales = plain_scales(groups)
-        if encoder == "best":
-            scales = best_scales(groups, scales)
-            ratios = groups * (np.float32(1) / scales)[:, None]
-        else:
-            ratios = groups / scales[:, None]
-        nibbles = (np.rint(np.clip(ratios, -8, 7)) + 8).astype(np.uint8)
-        tiles = np.empty((len(groups), TILE_NBYTES), np.uint8)
-        tiles[:, :2] = scales.astype(np.float16).view(np.uint8).reshape(-1, 2)
-        tiles[:, 2:] = nibbles[:, 0::2] | nibbles[:, 1::2] << 4
-        return (tiles.reshape(len(values), -1),)
+        require_magnitude(values, F16_OVERFLOW * LEVELS, "the f16 scale of a q4_tiled group")
+        scales, nibbles = encode_groups(values.reshape(-1, GROUP), encoder)
+        return (np.concatenate([scales, nibbles], axis=1).reshape(len(values), -1),)
 
     def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
         tiles = planes[0].reshape(-1, TILE_NBYTES)
-        scales = f32_from_f16(np.ascontiguousarray(tiles[:, :2]).view(np.uint16))
-        pairs = tiles[:, 2:]
-        nibbles = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1, GROUP)
-        return ((nibbles.astype(np.float32) - np.float32(8)) * scales).reshape(-1, cols)
+        return decode_groups(tiles[:, :2], tiles[:, 2:]).reshape(-1, cols)
+
+
+def encode_groups(groups: Floats, encoder: Encoder) -> tuple[Bytes, Bytes]:
+    """f32 [n, 32] to f16 scales as u8 [n, 2] and nibbles u8 [n, 16]."""
+    scales = plain_scales(groups)
+    if encoder == "best":
+        scales = best_scales(groups, scales)
+        ratios = groups * (np.float32(1) / scales)[:, None]
+    else:
+        ratios = groups / scales[:, None]
+    nibbles = (np.rint(np.clip(ratios, -8, 7)) + 8).astype(np.uint8)
+    return scales.astype(np.float16).view(np.uint8).reshape(-1, 2), nibbles[:, 0::2] | nibbles[:, 1::2] << 4
+
+
+def decode_groups(scales: Bytes, pairs: Bytes) -> Floats:
+    """The reverse: f32 [n, 32]."""
+    nibbles = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1, GROUP)
+    return (nibbles.astype(np.float32) - np.float32(8)) * f32_from_f16(np.ascontiguousarray(scales).view(np.uint16))
 
 
 def plain_scales(groups: Floats) -> Floats:
     """SPEC's scale of each group of [groups, 32], already rounded to f16."""
     absmax = np.abs(groups).max(axis=1)
-    return np.maximum(f32_from_f16(f16_from_f32(absmax / _LEVELS)), F16_TINY)
+    return np.maximum(f32_from_f16(f16_from_f32(absmax / LEVELS)), F16_TINY)

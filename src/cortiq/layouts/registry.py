@@ -10,11 +10,16 @@ from cortiq.layouts.base import Layout
 from cortiq.layouts.bf16 import BF16
 from cortiq.layouts.f16 import F16
 from cortiq.layouts.f32 import F32
+from cortiq.layouts.q1 import Q1, Q1P
+from cortiq.layouts.q1s import Q1S
+from cortiq.layouts.q1t import Q1T
+from cortiq.layouts.q4_block import Q4Block
 from cortiq.layouts.q4_tiled import Q4Tiled
+from cortiq.layouts.q8_2f import Q82F
 from cortiq.layouts.q8_row import Q8Row
 from cortiq.layouts.sizes import Shape
 from cortiq.layouts.u8 import U8
-from cortiq.layouts.undecoded import Q1, Q1S, Q1T, Q2TP, Q4TP, Q82F, Q4Block, Vbit, VbitRo
+from cortiq.layouts.undecoded import Q2TP, Q4TP, Vbit, VbitRo
 
 _ALL: tuple[type[Layout], ...] = (
     F32, F16, BF16, Q8Row, Q4Block, U8, Vbit, Q82F, VbitRo, Q4Tiled, Q1, Q1S, Q1T, Q4TP, Q2TP,
@@ -25,11 +30,17 @@ LAYOUTS: Mapping[int, Layout] = MappingProxyType({kind.id: kind() for kind in _A
 
 DTYPE_NAMES: Mapping[int, str] = MappingProxyType({number: entry.name for number, entry in LAYOUTS.items()})
 
-_BY_NAME: Mapping[str, Layout] = MappingProxyType({entry.name: entry for entry in LAYOUTS.values()})
+ENCODINGS: tuple[Layout, ...] = (Q1P(),)
+"""Further ways to encode a dtype of the table, under names of their own."""
+
+_BY_NAME: Mapping[str, Layout] = MappingProxyType({entry.name: entry for entry in (*LAYOUTS.values(), *ENCODINGS)})
 
 
 def layout(dtype: int | str) -> Layout:
-    """The layout of a dtype given by id or by the name of SPEC 3.1. Raises Parse.dtype for any other."""
+    """The layout of a dtype given by id, by the name of SPEC 3.1, or by a name of ``ENCODINGS``.
+
+    Raises Parse.dtype for any other.
+    """
     found = LAYOUTS.get(dtype) if isinstance(dtype, int) else _BY_NAME.get(dtype)
     if found is None:
         raise Parse("unknown dtype", code="dtype", expected=", ".join(_BY_NAME), found=dtype)

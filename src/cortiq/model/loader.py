@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cortiq.errors import UnsupportedArch, UsageError
+from cortiq.container.skill_file import refuse_to_run
+from cortiq.errors import UsageError
 from cortiq.model.capabilities import describe
 from cortiq.model.facts import ModelFacts
 from cortiq.model.plan_builder import PlanBuilder
@@ -65,8 +66,7 @@ def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
     ShapeMismatch by name, UsageError for options that cannot be
     meant, NativeMissing without the native core, UnsupportedFeature for a dtype without a kernel.
     """
-    if file.header.is_skill_file:
-        raise UnsupportedArch("a skill file has no model of its own", code="skill_file", path=str(file.path))
+    refuse_to_run(file)
     check_default_mask(file)
     info = _resolve(describe(file.arch, file.tensors), options)
     plan = core.Plan(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cortiq.errors import CortiqError
 from cortiq.model.facts import EMBEDDING, FINAL_NORM, LayerFacts, ModelFacts, RopeFacts
 from cortiq.model.ffn.dense import emit_dense
 from cortiq.model.mixers.attention import emit_attention
@@ -28,9 +29,17 @@ class PlanBuilder:
         self._buffers: dict[tuple[str, int], int] = {}
 
     def matrix(self, name: str) -> int:
-        """Handle of a mapped 2-D tensor. The plan keeps the mapping alive."""
+        """Handle of a mapped 2-D tensor, its content checked. The plan keeps the mapping alive.
+
+        Raises Parse and Bounds with the name of the tensor.
+        """
         if name not in self._matrices:
             entry = self._file.tensors[name]
+            try:
+                self._file[name].validate()
+            except CortiqError as error:
+                error.tensor = name
+                raise
             rows, cols = entry.shape
             self._matrices[name] = self.plan.tensor(
                 owner=self._file[name].raw,

@@ -10,7 +10,7 @@ weights (q4_tiled: nibble - 8 with scale t_g per group; q8_row: t_g = 1 and scal
     d_g = sum_k v_gk q_gk  (exact),   lane[g % 8] = fma(d_g, t_g * s_g, lane[g % 8])  in the order of g
     y = (((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + 0) [* u]
 
-Float weights, and exact mode (weights decoded to f32):
+Float weights, exact mode, and every dtype without kernels of its own (weights decoded to f32):
 
     lane[k % 16] = fma(w_k, x_k, lane[k % 16]),   lane[i] += lane[i + 8] for i < 8,   y = the same sum of eight
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortiq.errors import ShapeMismatch
-from cortiq.layouts import layout
+from cortiq.layouts import LAYOUTS, layout
 from cortiq.native import core
 
 Floats = NDArray[np.float32]
@@ -52,15 +52,34 @@ def linear(
     """x f32 [m, cols] -> y f32 [m, rows] by the native kernels; rows outside [first_row, end_row) are 0.
 
     Raises NativeMissing, UsageError for an unknown or unsupported isa or mode, UnsupportedFeature for a dtype without
-    kernels, Bounds for a payload of another size or rows out of range, ShapeMismatch for x of another width.
+    decoder, Bounds and Parse for a payload of another size or with content that does not decode, Bounds for rows out of
+    range, ShapeMismatch for x of another width.
     """
+    _validate(matrix)
     end = -1 if end_row is None else end_row
     return core.linear(isa, mode, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, x, first_row, end)
 
 
 def gather(matrix: Matrix, row: int, *, isa: str) -> Floats:
     """One row of the matrix as f32 [cols]. Raises like :func:`linear`."""
+    _validate(matrix)
     return core.gather(isa, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, row)
+
+
+def slow_dtypes(isa: str) -> tuple[str, ...]:
+    """Names of the dtypes that run on ``isa``, but without kernels of their own: rows are decoded to f32 first.
+
+    Raises NativeMissing, UsageError for an unknown or unsupported isa.
+    """
+    weights = (kind for kind in LAYOUTS.values() if kind.has_codec and kind.name != "u8")
+    return tuple(kind.name for kind in weights if not core.has_kernels(isa, kind.id))
+
+
+def _validate(matrix: Matrix) -> None:
+    """Content rules of the layouts that have any; sizes are the core's affair."""
+    kind = layout(matrix.dtype)
+    if not kind.exact_size:
+        kind.validate(matrix.payload, (matrix.rows, matrix.cols))
 
 
 def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:

@@ -17,7 +17,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType(
         "q4tp": "q4tp", "q4t_pred": "q4tp",
         "q2tp": "q2tp", "q2t_pred": "q2tp",
         "vbit": "vbit_ro", "v_bit": "vbit_ro",
-        "q1": "q1", "q1p": "q1", "q1_ptq": "q1",
+        "q1": "q1", "q1p": "q1p", "q1_ptq": "q1p",
         "q1s": "q1s", "q1_mask": "q1s",
         "q1t": "q1t", "q1_ternary": "q1t",
         "f16": "f16", "fp16": "f16", "bf16": "bf16", "f32": "f32",
@@ -27,7 +27,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType(
 QUANT_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "q8_row": "Q8_ROW", "q8_2f": "Q8_2F", "q4_block": "Q4_BLOCK", "q4_tiled": "Q4_BLOCK", "q4tp": "Q4_BLOCK",
-        "q2tp": "Q4_BLOCK", "vbit_ro": "VBIT", "q1": "VBIT", "q1s": "VBIT", "q1t": "VBIT",
+        "q2tp": "Q4_BLOCK", "vbit_ro": "VBIT", "q1": "VBIT", "q1p": "VBIT", "q1s": "VBIT", "q1t": "VBIT",
         "f16": "F16", "bf16": "BF16", "f32": "F32",
     }
 )  # fmt: skip
@@ -37,7 +37,7 @@ _PROBE = (64, 4096)
 
 
 def parse_dtype(text: str) -> str:
-    """The name SPEC 3.1 gives the dtype that ``text`` means, in any case.
+    """The name SPEC 3.1 gives the dtype that ``text`` means, in any case; ``q1p``: q1 by error diffusion.
 
     Raises UsageError.dtype for a name nobody knows, UnsupportedFeature.dtype for a dtype that cannot be written yet.
     """

@@ -4,7 +4,7 @@
     embedding and head                                                      as the layers, but q8_row below 6 bits
     other matrices                                                          the dtype asked for
 
-A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_row. What one asks for by
+A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_2f. What one asks for by
 name or pattern goes before all of this, and is never changed.
 """
 
@@ -24,7 +24,8 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 SAME = "same"
 _FEWEST_ENDS_BITS = 6.0
-_FALLBACK = "q8_row"
+_ENDS_FALLBACK = "q8_row"
+_RAGGED_FALLBACK = "q8_2f"
 _SMALLEST = 32
 _F16_SUFFIXES = (
     *(f"linear_attn.in_proj_{part}.weight" for part in "ab"),
@@ -117,12 +118,12 @@ class Policy:
             return self.quant
         if given is not None:
             return given
-        return self.quant if bits_per_weight(self.quant) >= _FEWEST_ENDS_BITS else _FALLBACK
+        return self.quant if bits_per_weight(self.quant) >= _FEWEST_ENDS_BITS else _ENDS_FALLBACK
 
 
 def _fitting(dtype: str, shape: tuple[int, ...]) -> Choice:
     grouped = dtype not in ("f32", "f16", "bf16", "q8_row", "q8_2f", "q4_block")
-    return Choice(_FALLBACK, wanted=dtype) if grouped and shape[1] % GROUP else Choice(dtype)
+    return Choice(_RAGGED_FALLBACK, wanted=dtype) if grouped and shape[1] % GROUP else Choice(dtype)
 
 
 def _check(dtype: str, name: str, shape: tuple[int, ...]) -> None:

@@ -33,6 +33,7 @@ def _lines(machine: Machine, rates: dict[int, float]) -> list[tuple[str, str]]:
     lines = [
         ("processor", machine.cpu),
         ("kernels", f"{machine.isa} ({machine.isa_reason}); this processor runs {', '.join(machine.isas)}"),
+        ("slow dtypes", f"{', '.join(machine.slow_dtypes) or 'none'}; a slow one runs through decode-to-scratch"),
         ("threads", f"{machine.threads} ({machine.threads_reason})"),
         ("mode", f"{machine.mode} ({machine.mode_reason})"),
     ]

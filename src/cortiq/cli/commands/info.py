@@ -1,4 +1,4 @@
-"""``cortiq info``: what a file says about itself, from its envelope, header and directory alone."""
+"""``cortiq info``: what a file says about itself; its weights are not read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ cortiq info model.cmf --json | jq .arch
 def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
     """Show what is in the .cmf file MODEL, or behind a known name that was pulled.
 
-    Nothing but the head of the file is read; `cortiq verify` checks the rest.
+    No weight is read; `cortiq verify` checks the rest.
     """
     from cortiq.cli.models import existing_file
     from cortiq.container import open_single
@@ -75,12 +75,24 @@ def describe(file: File) -> dict[str, Any]:
             "bos_token_id": chat.bos_token_id if chat else None,
         },
         "generation_config": file.generation,
+        **_sparsity(file),
         "provenance": fields.get("provenance"),
         "shard": None if header.shard is None else {"no": header.shard.no, "count": header.shard.count},
         "hashes": {name: f"{value:016x}" if value else None for name, value in hashes.items()},
         "sections": [
             {"name": name, "offset": part.offset, "bytes": part.nbytes} for name, part in _sections(file) if part.nbytes
         ],
+    }
+
+
+def _sparsity(file: File) -> dict[str, Any]:
+    """Masks, sparse index and skills in short; their own commands say more."""
+    masks, index, skills = file.masks, file.sparse_index, file.skills
+    return {
+        "masks": None if masks is None else {"default_task": masks.default_task, "names": list(masks)},
+        "sparse_index": None if index is None else {"entries": len(index)},
+        "skills": [{"id": name, "tensors": len(skills.entries(name))} for name in skills.ids],
+        "standalone_skill": file.header.is_skill_file,
     }
 
 
@@ -106,7 +118,22 @@ def _histogram(file: File) -> dict[str, Any]:
         "parameters": sum(kind["values"] for kind in by_size if kind["dtype"] != "u8"),
         "bytes": sum(kind["bytes"] for kind in by_size),
         "dtypes": by_size,
+        "decode_to_scratch": _slow([kind["dtype"] for kind in by_size]),
     }
+
+
+def _slow(dtypes: list[str]) -> list[str] | None:
+    """Which dtypes the best kernels here decode before they multiply; None when there is no native core to ask."""
+    from cortiq.errors import NativeMissing
+
+    try:
+        from cortiq.native import core
+        from cortiq.ops.linear import slow_dtypes
+
+        slow = slow_dtypes(core.best_isa())
+    except NativeMissing:
+        return None
+    return [name for name in dtypes if name in slow]
 
 
 def _record(file: File, name: str) -> dict[str, Any]:
@@ -143,12 +170,15 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for kind in tensors["dtypes"]:
         share = kind["bytes"] / max(tensors["bytes"], 1)
         yield "", f"{kind['dtype']:9} {kind['tensors']:5} tensors  {human_bytes(kind['bytes']):>10}  {share:6.1%}"
+    if slow := tensors["decode_to_scratch"]:
+        yield "", f"{', '.join(slow)}: no fast kernels, runs through decode-to-scratch"
     if tokenizer is None:
         yield "tokenizer", "none: the file cannot answer text"
     else:
         template = "its own chat template" if tokenizer["chat_template"] else "no chat template: ChatML is used"
         ends = ", ".join(map(str, tokenizer["eos_token_ids"])) or "none stated"
         yield "tokenizer", f"{human_bytes(tokenizer['bytes'])}, {template}, stop ids {ends}"
+    yield from _sparsity_lines(document)
     if document["shard"]:
         yield "shard", f"{document['shard']['no']} of {document['shard']['count']}"
     for label in ("generation_config", "provenance"):
@@ -156,6 +186,18 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield label.partition("_")[0], _plain(document[label])
     known = [f"{name} {value or 'unhashed'}" for name, value in document["hashes"].items()]
     yield "hash64", f"{', '.join(known)}; one for every tensor"
+
+
+def _sparsity_lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    masks, skills, index = document["masks"], document["skills"], document["sparse_index"]
+    if masks is not None:
+        yield "masks", f"{', '.join(masks['names']) or 'none'}; default task {masks['default_task'] or 'none'}"
+    if index is not None:
+        yield "sparse index", f"{index['entries']} entries, never used"
+    if skills:
+        yield "skills", ", ".join(f"{found['id']} ({found['tensors']} tensors)" for found in skills)
+    if document["standalone_skill"]:
+        yield "standalone", "a skill without its base; not a model"
 
 
 def _plain(value: Any) -> str:

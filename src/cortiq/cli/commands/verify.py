@@ -1,62 +1,165 @@
-"""``cortiq verify``: every hash of a file, at memory speed."""
+"""``cortiq verify``: what a file says of itself against its bytes, in three levels, and who signed it."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cortiq.cli.console import Console, human_bytes
 from cortiq.cli.params import Command, json_option, option, pass_console
-from cortiq.errors import CortiqError, VerificationError, printable
+from cortiq.errors import CortiqError, Signature, UsageError, VerificationError, printable
 
 if TYPE_CHECKING:
-    from cortiq.container import File, Report
+    from cortiq.container import Check, File, Report
+    from cortiq.container.signature import Signer
+    from cortiq.container.signing_keys import PublicKey
 
 EPILOG = """
 cortiq verify model.cmf
-cortiq verify model.cmf --strict --json
+cortiq verify model.cmf --quick
+cortiq verify model.cmf --deep --values --strict --json
+cortiq verify model.cmf --pubkey maker.pub
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    quick: bool
+    deep: bool
+    values: bool
+    strict: bool
+    require_hashes: bool
+    threads: int | None
+    pubkey: tuple[str, ...]
+    trusted_keys: str | None
+    require_trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """``present`` says that there is a signature; ``signer`` is who made it, None when it was not or badly checked."""
+
+    present: bool
+    signer: Signer | None = None
+    error: Signature | None = None
 
 
 @click.command(cls=Command, epilog=EPILOG)
 @click.argument("model")
+@option("--quick", is_flag=True, group="Level", help="Envelope, header and directory only.")
+@option("--deep", is_flag=True, group="Level", help="Also load tokenizer and template, in a process with limits.")
+@option("--values", is_flag=True, group="Level", help="Deep, and report weights that are not finite.")
 @option("--strict", is_flag=True, help="What is odd but allowed is a failure too.")
-@option("--require-hashes", is_flag=True, help="A section or tensor without a hash is a failure too.")
+@option("--require-hashes", is_flag=True, help="A section without a hash is a failure too.")
 @option("-t", "--threads", type=click.IntRange(1, 1024), help="Threads that read and hash.")
+@option("--pubkey", multiple=True, group="Signature", help="Demand a signature by this key (or file of a key).")
+@option("--trusted-keys", group="Signature", help="File of keys to trust, one a line.")
+@option("--require-trusted", is_flag=True, group="Signature", help="Demand a signature by a trusted key.")
 @json_option
 @pass_console
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
-    """Check every hash, and the content of every tensor, of the .cmf file MODEL.
+    """Check every hash and digest of the .cmf file MODEL, the content of every tensor, and its signature.
 
-    Exit code 4 when something differs from its hash, 3 when the content is not valid.
+    Exit code 4 when something differs from its hash or the signature is bad, 3 when the content is not valid.
     """
     from cortiq.cli.models import existing_file
     from cortiq.container import open_single
+
+    options = _Options(**given)
+    if options.quick and (options.deep or options.values or _demands(options)):
+        raise UsageError("--quick reads too little for the other levels and for signatures", code="level")
+    keys = _keys(options)
+    with open_single(existing_file(model)) as file:
+        report = _verify(console, file, options)
+        signed = _signature(console, file, options, keys)
+        problems = [*report.problems, *([signed.error] if signed.error else [])]
+        if as_json:
+            facts = {"path": str(file.path), "ok": not problems, **_document(report, problems)}
+            console.json({**facts, "signature": _signature_document(signed)})
+        else:
+            for line in _lines(console, file, report, problems):
+                console.line(line)
+            console.line(_signature_line(file, signed))
+            verdict = ("ok", "green") if not problems else (f"{len(problems)} problems", "red")
+            console.line(console.paint(*verdict))
+    return _exit_code(problems)
+
+
+def _verify(console: Console, file: File, options: _Options) -> Report:
     from cortiq.container import verify as verify_file
 
-    with open_single(existing_file(model)) as file:
-        with console.progress("verifying") as progress:
-            report = verify_file(file, progress=progress.update, **given)
-        if as_json:
-            console.json({"path": str(file.path), "ok": report.ok, **_document(report)})
-        else:
-            _print(console, file, report)
-        return _exit_code(report)
+    checks: list[Check] = []
+    if options.deep or options.values:
+        from cortiq.edit.deep import check_text
+
+        checks.append(check_text)
+    if options.values:
+        from cortiq.container.values import check_values
+
+        checks.append(check_values)
+    with console.progress("verifying") as progress:
+        return verify_file(
+            file,
+            level="quick" if options.quick else "full",
+            threads=options.threads,
+            progress=progress.update,
+            strict=options.strict,
+            require_hashes=options.require_hashes,
+            checks=checks,
+        )
 
 
-def _exit_code(report: Report) -> int:
-    if report.ok:
+def _demands(options: _Options) -> bool:
+    return bool(options.pubkey or options.require_trusted)
+
+
+def _keys(options: _Options) -> tuple[PublicKey, ...]:
+    """The keys to trust: those given, else the file ``trusted_keys`` in CORTIQ_HOME where trust is demanded."""
+    from cortiq.container.signing_keys import parse_public_key, read_trusted_keys
+
+    keys = tuple(parse_public_key(text) for text in options.pubkey)
+    if options.trusted_keys is not None:
+        return keys + read_trusted_keys(options.trusted_keys)
+    if options.require_trusted and not keys:
+        from cortiq.settings import Settings
+
+        path = Settings.load().home / "trusted_keys"
+        return read_trusted_keys(path) if path.exists() else ()
+    return keys
+
+
+def _signature(console: Console, file: File, options: _Options, keys: tuple[PublicKey, ...]) -> _Signed:
+    from cortiq.container.signature import check_signature, signature_path
+
+    present = os.path.lexists(signature_path(file.path))
+    if options.quick or not (present or _demands(options)):
+        return _Signed(present)
+    try:
+        with console.progress("checking the signature") as progress:
+            signer = check_signature(file, trusted=keys, required=_demands(options), progress=progress.update)
+    except Signature as error:
+        return _Signed(present, error=error)
+    return _Signed(present, signer)
+
+
+def _exit_code(problems: list[CortiqError]) -> int:
+    if not problems:
         return 0
-    worst = next((p for p in report.problems if isinstance(p, VerificationError)), report.problems[0])
+    worst = next((p for p in problems if isinstance(p, VerificationError)), problems[0])
     return worst.exit_code
 
 
-def _document(report: Report) -> dict[str, Any]:
+def _document(report: Report, problems: list[CortiqError]) -> dict[str, Any]:
     return {
+        "level": report.level,
         "checked": report.checked,
+        "digests": None if report.digests is None else {"alg": "sha256", "checked": report.digests},
         "unhashed": list(report.unhashed),
-        "problems": [_record(p) for p in report.problems],
+        "problems": [_record(p) for p in problems],
         "warnings": [_record(w) for w in report.warnings],
         "bytes": report.bytes,
         "padding_bytes": report.padding,
@@ -72,21 +175,47 @@ def _record(error: CortiqError) -> dict[str, Any]:
     return {"kind": error.kind, "message": error.message, **facts}
 
 
-def _print(console: Console, file: File, report: Report) -> None:
+def _signature_document(signed: _Signed) -> dict[str, Any] | None:
+    if not signed.present:
+        return None
+    if signed.signer is None:
+        return {"checked": signed.error is not None, "valid": False if signed.error else None}
+    key = signed.signer.key
+    names = {"pubkey": key.hex, "fingerprint": key.fingerprint, "name": key.name or None}
+    return {"checked": True, "valid": True, "trusted": signed.signer.trusted, **names}
+
+
+def _lines(console: Console, file: File, report: Report, problems: list[CortiqError]) -> Iterator[str]:
     for error in report.warnings:
-        console.line(f"{console.paint('warning', 'yellow')}  {error}")
-    for error in report.problems:
-        console.line(f"{console.paint('problem', 'red')}  {error}")
+        yield f"{console.paint('warning', 'yellow')}  {error}"
+    for error in problems:
+        yield f"{console.paint('problem', 'red')}  {error}"
     rate = report.bytes / max(report.seconds, 1e-9)
-    console.line(
-        f"{printable(str(file.path))}: {report.checked} hashes compared, {human_bytes(report.bytes)} "
-        f"in {report.seconds:.2f} s ({rate / 1e9:.1f} GB/s)"
+    yield (
+        f"{printable(str(file.path))}: level {report.level}, {report.checked} hashes compared, "
+        f"{human_bytes(report.bytes)} in {report.seconds:.2f} s ({rate / 1e9:.1f} GB/s)"
     )
+    if report.level == "quick":
+        yield "no tensor was read; without --quick all are"
+    elif report.digests is None:
+        yield "no SHA-256 digests: hash64 alone does not see words and blocks that changed places"
+    else:
+        yield f"{report.digests} SHA-256 digests compared"
     if report.unhashed:
         names = ", ".join(printable(name) for name in report.unhashed[:5])
         rest = f" and {len(report.unhashed) - 5} more" if len(report.unhashed) > 5 else ""
-        console.line(f"{console.paint('unhashed', 'yellow')}: {names}{rest}; nothing is known about these")
+        yield f"{console.paint('unhashed', 'yellow')}: {names}{rest}; nothing is known about these"
     if report.dead:
-        console.line(f"{human_bytes(report.dead)} belong to nothing")
-    verdict = ("ok", "green") if report.ok else (f"{len(report.problems)} problems", "red")
-    console.line(console.paint(*verdict))
+        yield f"{human_bytes(report.dead)} belong to nothing"
+
+
+def _signature_line(file: File, signed: _Signed) -> str:
+    if signed.signer is None:
+        if not signed.present:
+            return "not signed"
+        return "the signature is bad" if signed.error else "there is a signature, not checked"
+    key = signed.signer.key
+    known = f"a trusted key{f', {key.name}' if key.name else ''}," if signed.signer.trusted else "an unpinned key"
+    real = os.path.realpath(file.path)
+    of = f", for {file.path} which is {real}" if os.path.islink(file.path) else ""
+    return printable(f"signed by {known} {key.fingerprint} ({signed.signer.path}{of})")

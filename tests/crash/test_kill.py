@@ -1,0 +1,148 @@
+"""A process killed at any system call of any operation leaves the old version or the new one.
+
+``strace`` sends SIGKILL at the n-th call of one kind, for every kind and n until the operation gets through.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cortiq
+from builders.operations import OPERATIONS, State, base, state_of, tensor
+from cortiq.container import grow, open_single, verify
+
+CALLS = ("openat", "flock", "ftruncate", "fallocate", "pwrite64", "fchmod", "fsync", "rename", "unlink", "close")
+TESTS = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+class Zygote:
+    """A process that runs all operations when told to."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([str(TESTS), str(Path(cortiq.__file__).parents[1])])
+        command = [sys.executable, str(TESTS / "builders" / "zygote.py")]
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "PYTHONPATH": path}
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+        assert self.answer() == "ready"
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def run(self, folder: Path) -> dict[str, int]:
+        """Status of the operation on each file of ``folder``."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{folder}\n")
+        self.process.stdin.flush()
+        return {name: int(status) for name, _, status in (word.partition("=") for word in self.answer().split())}
+
+    def run_traced(self, folder: Path, injection: str) -> dict[str, int]:
+        """The same while strace does ``injection`` to the processes."""
+        call = injection.partition(":")[0]
+        command = ["strace", "-f", "-o", os.devnull, "-e", f"trace={call}", "-e", f"inject={injection}"]
+        tracer = subprocess.Popen([*command, "-p", str(self.process.pid)], stderr=subprocess.PIPE, text=True)
+        assert tracer.stderr is not None
+        try:
+            line = tracer.stderr.readline()
+            if "attached" not in line:
+                pytest.skip(f"strace cannot attach here: {line.strip()}")
+            return self.run(folder)
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait(60)
+            tracer.stderr.close()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return base(tmp_path_factory.mktemp("template") / "model.cmf")
+
+
+@pytest.fixture(scope="module")
+def new_states(zygote: Zygote, template: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, State]:
+    """What each operation makes when nobody disturbs it."""
+    folder = filled(tmp_path_factory.mktemp("new"), template, set(OPERATIONS))
+    assert set(zygote.run(folder).values()) == {0}
+    return {name: state_of(folder / f"{name}.cmf") for name in OPERATIONS}
+
+
+def filled(folder: Path, template: Path, names: set[str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        shutil.copyfile(template, folder / f"{name}.cmf")
+    return folder
+
+
+def check_usable(path: Path) -> None:
+    """The file verifies, grows again, and verifies again."""
+    for again in (True, False):
+        with open_single(path) as file:
+            assert verify(file, require_hashes=True).ok
+        if again:
+            grow(path, add=[tensor("once.more", 100)])
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_killed_at_every(
+    call: str, zygote: Zygote, template: Path, new_states: dict[str, State], tmp_path: Path
+) -> None:
+    old, running, number, kills = state_of(template), set(OPERATIONS), 0, 0
+    seen: set[str] = set()
+    while running:
+        number += 1
+        folder = filled(tmp_path / str(number), template, running)
+        statuses = zygote.run_traced(folder, f"{call}:signal=KILL:when={number}")
+        assert set(statuses) == running
+        for name, status in statuses.items():
+            assert status in (0, -signal.SIGKILL), (name, number)
+            found = state_of(folder / f"{name}.cmf")
+            assert found in (old, new_states[name]), (name, number)
+            if status == 0:
+                assert found == new_states[name]
+                running.discard(name)
+            else:
+                kills += 1
+                seen.add("new" if found == new_states[name] else "old")
+                check_usable(folder / f"{name}.cmf")
+    if call in ("pwrite64", "fsync"):
+        assert seen == {"old", "new"} if call == "fsync" else "old" in seen
+        assert kills >= 10
+    if call in ("openat", "close"):
+        assert kills >= 5
+
+
+@pytest.mark.parametrize("call", ["pwrite64", "fsync", "flock"])
+def test_interrupted_calls_go_on(
+    call: str, zygote: Zygote, template: Path, new_states: dict[str, State], tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        folder = filled(tmp_path / str(number), template, set(OPERATIONS))
+        statuses = zygote.run_traced(folder, f"{call}:error=EINTR:when={number}")
+        assert set(statuses.values()) == {0}
+        for name in OPERATIONS:
+            assert state_of(folder / f"{name}.cmf") == new_states[name]
