@@ -105,7 +105,11 @@ class File:
         if part.nbytes == 0:
             return None
         if "index" not in self._read:
-            self._read["index"] = parse_sparse_index(self.view(part), part.offset)
+            try:
+                self._read["index"] = parse_sparse_index(self.view(part), part.offset)
+            except CortiqError as error:
+                error.path = str(self.path)
+                raise
         index: SparseIndex = self._read["index"]
         return index
 
