@@ -179,7 +179,7 @@ class TestLock:
         with LockedFile(path, InPlace()) as locked, locked.read() as file:
             view = file["skill.a.w.x"].raw
         edit(path)
-        assert len(view) == 3000
+        assert len(view) == 9000
 
     def test_without(self, path: Path) -> None:
         with path.open() as stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from cortiq.errors import NonFinite
 from cortiq.layouts import layout
 
 HASHES = json.loads((DATA.parent / "layouts" / "cmf" / "hashes.json").read_text())["llama"]
+UPSTREAM: dict[str, Any] = {"embed": "same", "head": "same", "encoder": "plain", "digests": False}
 TARGETS = {
-    "vbit4_25": ConvertOptions(quant="vbit_ro", embed="same", head="same", encoder="plain"),
-    "vbit5_5": ConvertOptions(quant="vbit_ro", embed="same", head="same", encoder="plain", mean_bits=5.5),
-    "q4tp": ConvertOptions(quant="q4tp", embed="same", head="same", encoder="plain"),
-    "q2tp": ConvertOptions(quant="q2tp", embed="same", head="same", encoder="plain"),
+    "vbit4_25": ConvertOptions(quant="vbit_ro", **UPSTREAM),
+    "vbit5_5": ConvertOptions(quant="vbit_ro", mean_bits=5.5, **UPSTREAM),
+    "q4tp": ConvertOptions(quant="q4tp", **UPSTREAM),
+    "q2tp": ConvertOptions(quant="q2tp", **UPSTREAM),
 }
 
 

@@ -52,6 +52,7 @@ def requant(source: Path, output: Path | None, options: ConvertOptions, *, progr
                 vocab=opened.tokenizer_json,
                 masks=opened.file.section("masks"),
                 index=opened.file.section("index"),
+                digests=options.digests,
             )
         return make_receipt(opened, planned, [], target)
 
