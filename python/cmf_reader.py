@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import math
 import os
@@ -396,11 +397,8 @@ class CmfFile:
         need(all(r[1] for r in records), "Parse.name_empty", "a name is empty")
         names = [pool[r[0] : r[0] + r[1]].decode("utf-8", "surrogateescape") for r in records]
         need(not any(re.search("[\udc80-\udcff]", name) for name in names), "Parse.name_utf8", "a name is not UTF-8")
-        need(
-            not any(re.search(r"[\x00-\x1f\x7f-\x9f]", name) for name in names),
-            "Parse.name_ctrl",
-            "a control character",
-        )
+        controls = [name for name in names if re.search(r"[\x00-\x1f\x7f-\x9f]", name)]
+        need(not controls, "Parse.name_ctrl", "a control character")
         need(len(set(names)) == count, "Parse.name_dup", "two tensors have one name")
         tensors, (base, blob_end) = list[Tensor](), self.sections["data"]
         for name, (_, _, dtype, ndim, *dims, off, nbytes, digest) in zip(names, records, strict=True):
@@ -577,15 +575,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         file = CmfFile(args.file) if args.verify else open_model(args.file)
         if args.dump is not None:
-            array = file.tensor(args.dump).array()
-            sys.stdout.buffer.write(array.tobytes()) if array.dtype == np.uint8 else np.save(sys.stdout.buffer, array)
+            array, out = file.tensor(args.dump).array(), io.BytesIO()
+            np.save(out, array)
+            sys.stdout.buffer.write(array.tobytes() if array.dtype == np.uint8 else out.getvalue())
             return 0
         problems = verify(file) if args.verify else []
         tensors = [t._asdict() | {"hash": f"{t.hash:016x}", "file": t.file.path} for t in file.tensors.values()]
         report = {"schema_version": 1, "path": file.path, "size": file.size, "features": file.features}
         report |= {"sections": file.sections, "skills": list(file.skills), "problems": [str(p) for p in problems]}
-        compared = ["hash64", "sha256"][: args.verify + (args.verify and "digests" in file.header)]
-        report |= {"masks": [] if problems else list(file.masks()[1]), "compared": compared}
+        report["compared"] = ["hash64", "sha256"][: args.verify + (args.verify and "digests" in file.header)]
+        report["masks"] = [] if problems else list(file.masks()[1])
     except (CmfError, OSError) as error:
         print(f"error: {args.file!a}: {error}", file=sys.stderr)
         return error.exit_code if isinstance(error, CmfError) else 1

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,9 @@ def test_a_closed_pipe_is_silent() -> None:
 
 def test_interrupt_ends_with_130() -> None:
     read, write = os.pipe()  # a standard input that never ends
-    with spawn(["ppl", "x", "-f", "-"], stdin=read, start_new_session=True) as process:
+    # Whoever runs the tests in the background may have left the signal ignored.
+    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with spawn(["ppl", "x", "-f", "-"], stdin=read, start_new_session=True, preexec_fn=default) as process:
         assert process.stderr is not None
         assert "waiting for standard input" in process.stderr.readline()
         process.send_signal(signal.SIGINT)

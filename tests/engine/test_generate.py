@@ -174,6 +174,15 @@ def test_an_interrupt_leaves_the_model_ready(path: Path) -> None:
         assert model.generate([1, 2, 3], temperature=0, max_tokens=5, ignore_eos=True).tokens == expected
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where tests run unattended and it was ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_long_prompt_early(tmp_path: Path) -> None:
     big = Tiny(hidden=256, width=1024, layers=3, head_dim=64, max_positions=4096)
     with cortiq.load(write_tiny(tmp_path / "m.cmf", big), mode="exact", threads=1, context=4096) as model:
