@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cortiq.container import Header, TensorSpec, write_file
+from cortiq.container.digest import is_digest_tensor
 from cortiq.container.hash64 import Buffer
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
@@ -24,8 +25,6 @@ from cortiq.quantize import QUANT_TYPES, Policy
 from cortiq.quantize.policy import is_small
 
 _TOOL = "cortiq requant"
-_DIGESTS = "digests"
-_DIGEST_TENSOR = "cmf.digests.sha256"
 _VARIABLE = "vbit_ro"
 
 
@@ -63,7 +62,7 @@ def plan_requant(source: CmfSource, options: ConvertOptions) -> list[Planned]:
     Raises UsageError for a tensor rule that matches nothing, Parse or Bounds for content that cannot be decoded and for
     a rule that a shape does not allow.
     """
-    tensors = [tensor for tensor in source.entries if tensor.name != _DIGEST_TENSOR]
+    tensors = [tensor for tensor in source.entries if not is_digest_tensor(tensor.name)]
     policy = options.policy(tensor.name for tensor in tensors)
     again = options.mean_bits is not None or options.route_counts is not None
     return with_sizes([_planned(tensor, policy, again) for tensor in tensors], options)
@@ -98,8 +97,7 @@ def requant_header(header: Header, options: ConvertOptions) -> dict[str, Any]:
     provenance = dict(before) if isinstance(before, dict) else {} if before is None else {"source": before}
     earlier = provenance.get("requant")
     provenance["requant"] = [*(earlier if isinstance(earlier, list) else []), done]
-    for stale in (_DIGESTS, "shard"):
-        fields.pop(stale, None)
+    fields.pop("shard", None)
     return {**fields, "quant_type": QUANT_TYPES[options.quant], "provenance": provenance}
 
 
