@@ -5,4 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 cmake -S . -B build/dev -G Ninja "-DPython_EXECUTABLE=$(command -v python3)" "$@" >/dev/null
 cmake --build build/dev
-cp -f build/dev/_native*.so src/cortiq/
+# By rename: a process that has the old one mapped keeps it.
+for built in build/dev/_native*.so; do
+    cp -f "$built" "src/cortiq/.${built##*/}.new" && mv -f "src/cortiq/.${built##*/}.new" "src/cortiq/${built##*/}"
+done

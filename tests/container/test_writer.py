@@ -223,6 +223,14 @@ def test_copy_of_odd_files(cmf, opened, tmp_path, change):
     assert (tmp_path / "copy.cmf").read_bytes() == cmf.data
 
 
+@pytest.mark.parametrize("masks", [b"m", section()[:-1], bytes(8)])
+def test_masks_a_reader_would_refuse(tmp_path, masks):
+    with pytest.raises((Bounds, Parse)) as caught:
+        write_file(tmp_path / "x.cmf", header(), [spec()], masks=masks)
+    assert caught.value.section == "masks"
+    assert not list(tmp_path.iterdir())
+
+
 def test_copy_refuses_aliases(opened, tmp_path):
     made = Cmf(header(), [T("a", F16, (32,), bytes(64)), T("b", F16, (32,), bytes(64))]).build()
     with pytest.raises(UsageError, match="alias"):

@@ -34,6 +34,7 @@ from cortiq.container.file import File
 from cortiq.container.hash64 import Buffer
 from cortiq.container.hashing import StreamHash, hash64
 from cortiq.container.header import HASHED_SECTIONS, QUANT_TYPES, Header, parse_header
+from cortiq.container.mask_meta import parse_mask_meta
 from cortiq.container.names import check_name
 from cortiq.container.output import AtomicFile
 from cortiq.container.strict_json import dump_json
@@ -141,6 +142,8 @@ def _plan(
             made = with_digests(made, sections)
             tensors.append(TensorSpec(name, _U8, (len(tensors), NBYTES), nbytes, ()))
     check_tensors(tensors)
+    if "masks" in sections:
+        parse_mask_meta(bytes(sections["masks"]), len(sections["masks"]), made.arch, 0)
     if _SHARD_NAME.search(Path(path).name) and made.shard is None:
         raise UsageError(
             "the name says it is a file of a shard set, but it is not", code="shard_name", found=Path(path).name
