@@ -21,7 +21,7 @@ from cortiq.container.extents import extents
 from cortiq.container.growth import tail_start
 from cortiq.edit.history import log, undo
 from cortiq.edit.metadata import edit_header
-from cortiq.errors import FormatError, HashMismatch, MissingTensor, Parse, UsageError
+from cortiq.errors import Changed, FormatError, HashMismatch, MissingTensor, Parse, UsageError
 
 MIB = 1 << 20
 
@@ -336,3 +336,12 @@ def test_bytes_written(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert written(undo, large) < 1024
     with open_single(large) as file:
         assert list(file) == ["big"]
+
+
+def test_an_open_file_verifies_while_it_grows(path: Path) -> None:
+    with open_single(path) as file:
+        grow(path, add=[tensor("t")])
+        assert verify(file, strict=True).ok
+        os.truncate(path, file.size - 1)
+        with pytest.raises(Changed):
+            verify(file)

@@ -85,7 +85,8 @@ def verify(
 
     ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
     unhashed section a problem. ``checks`` are run behind the full level and make it deep. Raises Changed.file when
-    somebody wrote to the file since it was opened, UsageError.threads and UsageError.level.
+    the file was rewritten or shrank since it was opened; what was appended since is not looked at. Raises
+    UsageError.threads and UsageError.level.
     """
     if threads is not None and threads < 1:
         raise UsageError("the number of threads must be at least 1", code="threads", found=threads)
@@ -93,13 +94,13 @@ def verify(
         expected = "full when there are further checks" if checks else " or ".join(LEVELS)
         raise UsageError("unknown level of verifying", code="level", expected=expected, found=level)
     start = time.perf_counter()
-    file.mapping.check_unchanged()
+    file.mapping.check_usable()
     run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)
     if level == "full":
         run.full(checks)
     else:
         run.quick()
-    file.mapping.check_unchanged()
+    file.mapping.check_usable()
     if require_hashes:
         run.problems += [_unhashed(file, name) for name in run.unhashed]
     if strict:
