@@ -154,6 +154,15 @@ struct RungSearch {
     }
 };
 
+// Per lane the code nearest to the log scale of a group; that of a group of zeros is the lowest.
+template <class Levels>
+static inline Vi nearest_codes(const float* logs, std::size_t count, Params params) {
+    Vi nearest = Vi{} + Levels::kLowest;
+    for (std::size_t g = 0; g < count; g++)
+        if (logs[g] != kDead) nearest[g] = Levels::kLowest + nearest_step(logs[g], params, Levels::kSpan);
+    return nearest;
+}
+
 // Codes of the groups of a row into `codes`, the packed plane, and the scale of each group into `logs`.
 template <class Levels>
 static void choose_codes(const float* x, std::size_t groups, bool best, const float* rungs, const LadderRow& row) {
@@ -164,10 +173,7 @@ static void choose_codes(const float* x, std::size_t groups, bool best, const fl
         const std::size_t count = groups - g0 < CORTIQ_LANES ? groups - g0 : CORTIQ_LANES;
         Vf columns[kGroup32];
         load_columns(x + kGroup32 * g0, count, columns);
-        Vi nearest = Vi{} + Levels::kLowest;
-        for (std::size_t g = 0; g < count; g++)
-            if (row.logs[g0 + g] != kDead)
-                nearest[g] = Levels::kLowest + nearest_step(row.logs[g0 + g], params, Levels::kSpan);
+        const Vi nearest = nearest_codes<Levels>(row.logs + g0, count, params);
         RungSearch search(rungs, Levels::kLowest, nearest);
         if (best)
             for (int code = 0; code < kRungs; code += 4) search.consider<Levels, 4>(columns, Vi{} + code);

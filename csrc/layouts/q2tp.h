@@ -40,10 +40,7 @@ static float q2tp_row_error(const float* x, std::size_t groups, Params params, c
         const std::size_t count = groups - g0 < CORTIQ_LANES ? groups - g0 : CORTIQ_LANES;
         Vf columns[kGroup32];
         load_columns(x + kGroup32 * g0, count, columns);
-        Vi nearest = Vi{} + Q2TPLevels::kLowest;
-        for (std::size_t g = 0; g < count; g++)
-            if (logs[g0 + g] != kDead)
-                nearest[g] = Q2TPLevels::kLowest + nearest_step(logs[g0 + g], params, Q2TPLevels::kSpan);
+        const Vi nearest = nearest_codes<Q2TPLevels>(logs + g0, count, params);
         RungSearch search(rungs, Q2TPLevels::kLowest, nearest);
         search.consider<Q2TPLevels, 5>(columns, nearest - 2);
         for (std::size_t g = 0; g < count; g++)

@@ -96,13 +96,9 @@ class Layout(ABC):
             offset += nbytes
         return tuple(planes)
 
+    @abstractmethod
     def plane_nbytes(self, rows: int, cols: int) -> tuple[int, ...]:
         """What a block of ``rows`` rows takes in each plane."""
-        return tuple(rows * nbytes for nbytes in self.row_nbytes(cols))
-
-    def row_nbytes(self, cols: int) -> tuple[int, ...]:
-        """Bytes of one row in each plane, of a layout whose rows are records."""
-        raise NotImplementedError(self.name)
 
     def block_rows(self, cols: int) -> int:
         """Blocks begin on multiples of so many rows."""
@@ -134,9 +130,9 @@ class Layout(ABC):
         """The first pass over a tensor, in blocks of rows; for most layouts there is none."""
         return NOTHING
 
+    @abstractmethod
     def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
         """A block of rows, finite f32 [rows, cols], as u8 arrays, one per plane."""
-        return self.encode_rows(values, encoder)
 
     def tail_head(self, rows: int, cols: int, survey: Survey) -> Bytes:
         """The tail of a tensor as far as it does not come from single rows."""
@@ -146,22 +142,43 @@ class Layout(ABC):
         """What the rows from ``first_row`` on add to the end of the tail."""
         return NOTHING
 
+    @abstractmethod
     def decode_payload(self, data: Bytes, rows: int, cols: int) -> Floats:
         """A validated payload as f32 [rows, cols]."""
-        planes = zip(self.planes((rows, cols)), self.row_nbytes(cols), strict=True)
-        return self.decode_rows([data[p.offset : p.offset + p.nbytes].reshape(rows, n) for p, n in planes], cols)
-
-    def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
-        """The definition where no survey is needed: finite f32 [rows, cols] to u8 arrays, one per plane."""
-        raise NotImplementedError(self.name)
-
-    def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
-        """The definition: u8 [rows, row_nbytes], one array per plane, to f32 [rows, cols]."""
-        raise NotImplementedError(self.name)
 
     def native_encoder(self, encoder: Encoder) -> str:
         """What the core calls this way of encoding."""
         return encoder
+
+
+class RowLayout(Layout):
+    """A layout each row of which takes the same bytes in a plane."""
+
+    @abstractmethod
+    def row_nbytes(self, cols: int) -> tuple[int, ...]:
+        """Bytes of one row in each plane."""
+
+    def plane_nbytes(self, rows: int, cols: int) -> tuple[int, ...]:
+        return tuple(rows * nbytes for nbytes in self.row_nbytes(cols))
+
+
+class RecordLayout(RowLayout):
+    """A layout whose rows are records: each is encoded and decoded by itself, and nothing follows them."""
+
+    @abstractmethod
+    def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
+        """The definition: finite f32 [rows, cols] to u8 arrays, one per plane."""
+
+    @abstractmethod
+    def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
+        """The definition: u8 [rows, row_nbytes], one array per plane, to f32 [rows, cols]."""
+
+    def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
+        return self.encode_rows(values, encoder)
+
+    def decode_payload(self, data: Bytes, rows: int, cols: int) -> Floats:
+        planes = zip(self.planes((rows, cols)), self.row_nbytes(cols), strict=True)
+        return self.decode_rows([data[p.offset : p.offset + p.nbytes].reshape(rows, n) for p, n in planes], cols)
 
 
 def as_bytes(payload: Payload) -> Bytes:

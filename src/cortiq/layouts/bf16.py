@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import BF16_OVERFLOW, bf16_from_f32, f32_from_bf16, require_magnitude
 from cortiq.layouts.sizes import Shape, checked, element_count
 
 
-class BF16(Layout):
+class BF16(RecordLayout):
     """One rounding."""
 
     id = 2

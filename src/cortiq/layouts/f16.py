@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import F16_OVERFLOW, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.sizes import Shape, checked, element_count
 
 
-class F16(Layout):
+class F16(RecordLayout):
     """One rounding."""
 
     id = 1

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.sizes import Shape, checked, element_count
 
 
-class F32(Layout):
+class F32(RecordLayout):
     """Stored as it is."""
 
     id = 0

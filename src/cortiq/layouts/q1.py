@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import F16_MAX, F16_OVERFLOW, F16_TINY, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
 
@@ -23,7 +23,7 @@ TILE_NBYTES = 6
 Bits = NDArray[np.bool_]
 
 
-class Q1(Layout):
+class Q1(RecordLayout):
     """``best`` and ``plain`` are the same."""
 
     id = 12

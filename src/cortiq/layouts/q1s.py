@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortiq.errors import Bounds, Parse
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, Reader, Survey, as_bytes, widen
+from cortiq.layouts.base import Bytes, Encoder, Floats, Payload, Reader, RowLayout, Survey, as_bytes, widen
 from cortiq.layouts.bits import F16_OVERFLOW, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.q1 import TILE_NBYTES, diffused, mean_scale, sum_in_order, tiles, untile
 from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
@@ -32,7 +32,7 @@ _ENTRY = np.dtype([("index", "<u4"), ("value", "<u2")])
 _SURVEY = np.dtype([("threshold", "<f4"), ("count", "<u4")])
 
 
-class Q1S(Layout):
+class Q1S(RowLayout):
     """``best`` and ``plain`` are the same. The survey is the threshold (f32) and the number of outliers (u32)."""
 
     id = 13

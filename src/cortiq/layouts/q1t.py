@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from cortiq.errors import Bounds, Parse
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, Survey, as_bytes
+from cortiq.layouts.base import Bytes, Encoder, Floats, Payload, RowLayout, Survey, as_bytes
 from cortiq.layouts.bits import F16_MAX, F16_OVERFLOW, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.q1 import Bits, mean_scale, sum_in_order
 from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
@@ -33,7 +33,7 @@ _U16_MAX = 2**16 - 1
 _ENTRY = np.dtype([("column", "<u2"), ("value", "<u2")])
 
 
-class Q1T(Layout):
+class Q1T(RowLayout):
     """``best`` and ``plain`` are the same."""
 
     id = 14
@@ -63,7 +63,7 @@ class Q1T(Layout):
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
         return (TILE_NBYTES * (cols // GROUP),)
 
-    def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
+    def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
         require_magnitude(values, F16_OVERFLOW, "the f16 scale of a q1t group")
         groups = values.reshape(len(values), -1, GROUP)
         scales, used = _candidates(groups)

@@ -16,7 +16,7 @@ from math import gcd
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Survey
 from cortiq.layouts.bits import F16_OVERFLOW, require_magnitude
 from cortiq.layouts.q4_tiled import LEVELS, decode_groups, encode_groups
 from cortiq.layouts.sizes import GROUP, Shape, ceil_div, checked, flat
@@ -40,7 +40,7 @@ class Q4Block(Layout):
     def block_rows(self, cols: int) -> int:
         return GROUP // gcd(GROUP, cols)
 
-    def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
+    def encode_block(self, values: Floats, encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
         require_magnitude(values, F16_OVERFLOW * LEVELS, "the f16 scale of a q4_block group")
         groups = np.zeros((ceil_div(values.size, GROUP), GROUP), np.float32)
         groups.reshape(-1)[: values.size] = values.reshape(-1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import F16_OVERFLOW, F16_TINY, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.q4_search import best_scales
 from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
@@ -24,7 +24,7 @@ TILE_NBYTES = 18
 LEVELS = np.float32(7)
 
 
-class Q4Tiled(Layout):
+class Q4Tiled(RecordLayout):
     """``best`` searches the scale of each group for the smallest squared error; ``plain`` takes SPEC's formula."""
 
     id = 11

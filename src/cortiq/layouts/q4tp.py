@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from cortiq.layouts import ladder
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, as_bytes
+from cortiq.layouts.base import Bytes, Encoder, Floats, Payload, RecordLayout, as_bytes
 from cortiq.layouts.bits import F16_OVERFLOW, require_magnitude
 from cortiq.layouts.sizes import GROUP, Shape, ceil_div, checked, grouped_matrix
 
@@ -29,7 +29,7 @@ SPAN = 31  # steps from the first rung to the last
 _LEVELS = np.float32(7)
 
 
-class Q4TP(Layout):
+class Q4TP(RecordLayout):
     """4.17 bits a weight in long rows."""
 
     id = 15

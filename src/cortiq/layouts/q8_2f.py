@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Reader, Survey, widen
+from cortiq.layouts.base import Bytes, Encoder, Floats, Reader, RowLayout, Survey, widen
 from cortiq.layouts.bits import F16_MAX, F16_OVERFLOW, F16_TINY, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.sizes import Shape, checked, matrix
 
@@ -23,7 +23,7 @@ _SMALLEST = 1e-12
 _SURVEY_ROWS = 256
 
 
-class Q82F(Layout):
+class Q82F(RowLayout):
     """``best`` and ``plain`` are the same. The survey is the column field, u16 [cols] (the bits of halves)."""
 
     id = 9

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import F16_OVERFLOW, F16_TINY, f16_from_f32, f32_from_f16, require_magnitude
 from cortiq.layouts.sizes import Shape, checked, matrix
 
 _LEVELS = np.float32(127)
 
 
-class Q8Row(Layout):
+class Q8Row(RecordLayout):
     """``best`` and ``plain`` are the same."""
 
     id = 3

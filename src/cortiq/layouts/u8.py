@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortiq.errors import UsageError
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout
+from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Survey
 from cortiq.layouts.sizes import Shape, checked, element_count
 
 
@@ -26,15 +26,22 @@ class U8(Layout):
     def payload_nbytes(self, shape: Shape) -> int:
         return checked(element_count(shape))
 
-    def row_nbytes(self, cols: int) -> tuple[int, ...]:
-        return (cols,)
+    def plane_nbytes(self, rows: int, cols: int) -> tuple[int, ...]:
+        return (rows * cols,)
 
     def encode(self, values: NDArray[Any], *, encoder: Encoder = "best") -> bytes:
         """The bytes themselves. Raises UsageError for anything but u8."""
-        if values.dtype != np.uint8:
-            raise UsageError("u8 holds bytes, not weights", code="element_type", found=values.dtype.name)
         self.payload_nbytes(values.shape)
-        return values.tobytes()
+        return _checked(values).tobytes()
 
-    def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
-        return planes[0].astype(np.float32)
+    def encode_block(self, values: NDArray[Any], encoder: Encoder, survey: Survey) -> tuple[Bytes, ...]:
+        return (_checked(values),)
+
+    def decode_payload(self, data: Bytes, rows: int, cols: int) -> Floats:
+        return data.reshape(rows, cols).astype(np.float32)
+
+
+def _checked(values: NDArray[Any]) -> Bytes:
+    if values.dtype != np.uint8:
+        raise UsageError("u8 holds bytes, not weights", code="element_type", found=values.dtype.name)
+    return values

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortiq.errors import Bounds, Parse
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, Reader, Survey, as_bytes, widen
+from cortiq.layouts.base import Bytes, Encoder, Floats, Payload, Reader, RowLayout, Survey, as_bytes, widen
 from cortiq.layouts.bits import (
     F16_OVERFLOW,
     F16_TINY,
@@ -39,7 +39,7 @@ _SMALLEST = np.float32(1e-12)
 _MIDDLES = np.array([(a + b) / 2 for a, b in pairwise(WIDTHS)])
 
 
-class Vbit(Layout):
+class Vbit(RowLayout):
     """``best`` and ``plain`` are the same. The survey is the widths, u8 [rows]; planes are widths and scales."""
 
     id = 8
