@@ -11,7 +11,7 @@ from typing import Any
 from cortiq.container.arch import Arch
 from cortiq.container.directory import Directory
 from cortiq.container.envelope import Envelope, Range
-from cortiq.container.header import Header
+from cortiq.container.header import HASHED_SECTIONS, Header
 from cortiq.container.mapping import Mapping
 from cortiq.container.mask_meta import MaskMeta
 from cortiq.container.masks import MaskSet, decode_masks
@@ -58,6 +58,13 @@ class File:
     def dir_hash(self) -> int:
         """hash64 of the directory as the envelope states it; 0 when the file carries none (SPEC 8.1)."""
         return self.envelope.directory_hash
+
+    @property
+    def section_hashes(self) -> dict[str, int]:
+        """The stored hash64 of every section there is but the blob, header and directory first; 0 means unhashed."""
+        stored = {"header": self.envelope.header_hash, "directory": self.envelope.directory_hash}
+        names = [name for name in HASHED_SECTIONS if self.envelope.section(name).nbytes]
+        return stored | {name: self.header.section_hashes.get(name, 0) for name in names}
 
     @property
     def tokenizer_json(self) -> bytes | None:

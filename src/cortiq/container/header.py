@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortiq.container.arch import Arch, read_arch
-from cortiq.container.records import Place, array, integer, key, optional, read_record, text
+from cortiq.container.records import Place, array, hash64_digits, integer, key, optional, read_record, text
 from cortiq.container.skill_records import Skill, read_skills
 from cortiq.container.strict_json import freeze, parse_json, thaw
 
@@ -15,7 +15,6 @@ QUANT_TYPES = ("Q8_ROW", "Q4_BLOCK", "Q8_2F", "VBIT", "BF16", "F16", "F32")
 HASHED_SECTIONS = ("masks", "vocab", "index")
 MAX_SHARDS = 100_000
 MAX_EOS_IDS = 1024
-_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +158,6 @@ def _section_hashes(value: Any, offset: int) -> Mapping[str, int]:
     for name in HASHED_SECTIONS:
         if value is None or name not in value:
             continue
-        found = value[name]
-        if not isinstance(found, str) or not 1 <= len(found) <= 16 or not _HEX.issuperset(found):
-            place.child(name).fail("1 to 16 hexadecimal digits", found)
-        hashes[name] = int(found, 16)
+        hashes[name] = hash64_digits(value[name], place.child(name))
     frozen: Mapping[str, int] = freeze(hashes)
     return frozen

@@ -123,6 +123,16 @@ def drop_pages(mapped: mmap.mmap, offset: int, nbytes: int) -> None:
         mapped.madvise(mmap.MADV_DONTNEED, start, length)
 
 
+def read_small(path: str | os.PathLike[str], most: int) -> bytes | None:
+    """The bytes of a regular file, None when there are more than ``most``. Raises as ``open_regular``."""
+    fd = open_regular(path)
+    try:
+        raw = os.read(fd, most + 1)
+    finally:
+        os.close(fd)
+    return raw if len(raw) <= most else None
+
+
 def open_regular(path: str | os.PathLike[str]) -> int:
     """A read-only descriptor of a regular file, opened without waiting for a writer.
 

@@ -19,6 +19,7 @@ _F32_MIN = 2.0**-126
 _F32_MAX = (2 - 2.0**-23) * 2.0**127
 
 T = TypeVar("T")
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,13 @@ def text(value: Any, place: Place) -> str:
     if not isinstance(value, str):
         place.fail("a string", value)
     return value
+
+
+def hash64_digits(value: Any, place: Place) -> int:
+    """A hash64 as 1 to 16 hexadecimal digits of either case (SPEC 8.1), as the number."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 16 or not _HEX.issuperset(value):
+        place.fail("1 to 16 hexadecimal digits", value)
+    return int(value, 16)
 
 
 def choice(*allowed: str) -> Rule:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortiq.container.file import File
-from cortiq.container.mapping import open_regular
+from cortiq.container.mapping import read_small
 from cortiq.container.output import AtomicFile
 from cortiq.container.signing_keys import NBYTES, PublicKey
 from cortiq.container.strict_json import parse_json
@@ -145,14 +145,10 @@ def _read(path: Path) -> bytes | None:
     if not os.path.lexists(path):
         return None
     try:
-        fd = open_regular(path)
+        raw = read_small(path, MAX_NBYTES)
     except (OSError, UsageError) as error:
         raise Signature(f"the signature cannot be read: {error}", code="parse") from error
-    try:
-        raw = os.read(fd, MAX_NBYTES + 1)
-    finally:
-        os.close(fd)
-    if len(raw) > MAX_NBYTES:
+    if raw is None:
         raise Signature("too large for a signature", code="parse", expected=f"at most {MAX_NBYTES} bytes")
     return raw
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cortiq.container.mapping import open_regular
+from cortiq.container.mapping import read_small
 from cortiq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -168,11 +168,7 @@ def _openssh_private(raw: bytes, path: str, passphrase: Passphrase) -> Ed25519Pr
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    fd = open_regular(path)
-    try:
-        raw = os.read(fd, MAX_KEY_FILE + 1)
-    finally:
-        os.close(fd)
-    if len(raw) > MAX_KEY_FILE:
+    raw = read_small(path, MAX_KEY_FILE)
+    if raw is None:
         raise UsageError("too large for a key", code="key", path=os.fspath(path), expected=f"at most {MAX_KEY_FILE}")
     return raw

@@ -6,21 +6,31 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.container.records import Place, anything, integer, key, known_keys, number, optional, read_record, text
+from cortiq.container.records import (
+    Place,
+    anything,
+    hash64_digits,
+    integer,
+    key,
+    known_keys,
+    number,
+    optional,
+    read_record,
+    text,
+)
 from cortiq.container.strict_json import freeze
 from cortiq.errors import Parse
 
 METRICS = ("mse", "mse_unit")
 MAX_RANK = 2**16
 _WRITABLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_HEX = re.compile(r"[0-9a-fA-F]{1,16}")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 F16 = NDArray[np.float16]
@@ -136,19 +146,13 @@ def is_writable_id(skill_id: str) -> bool:
     return _WRITABLE_ID.fullmatch(skill_id) is not None
 
 
-def parse_dir_hash(value: Any, place: Place) -> int:
-    """A hash64 as 1 to 16 hexadecimal digits of either case."""
-    if not isinstance(value, str) or _HEX.fullmatch(value) is None:
-        place.fail("1 to 16 hexadecimal digits", value, "skill_file")
-    return int(value, 16)
-
-
 def _read_skill(value: Any, hidden_size: int, place: Place) -> Skill:
     if not isinstance(value, Mapping):
         place.fail("an object", value)
     if "id" not in value:
         place.child("id").fail("a value", "nothing")
     layers, bound, selection = value.get("layers"), value.get("base_dir_hash"), value.get("selection")
+    bound_place = replace(place.child("base_dir_hash"), code="skill_file")
     return read_record(
         Skill,
         value,
@@ -156,7 +160,7 @@ def _read_skill(value: Any, hidden_size: int, place: Place) -> Skill:
         id=_read_id(value["id"], place.child("id")),
         layers=tuple(n for n in layers if _is_layer(n)) if isinstance(layers, list) else (),
         selection=None if selection is None else _read_selection(selection, hidden_size, place.child("selection")),
-        base_dir_hash=None if bound is None else parse_dir_hash(bound, place.child("base_dir_hash")),
+        base_dir_hash=None if bound is None else hash64_digits(bound, bound_place),
         extra=_rest(value, _KNOWN),
     )
 

@@ -19,7 +19,6 @@ from cortiq.container.extents import gaps
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding, odd
 from cortiq.container.hashing import hash64
-from cortiq.container.header import HASHED_SECTIONS
 from cortiq.container.parallel_hash import hash_all, hash_all_strong
 from cortiq.container.records_table import record_offset
 from cortiq.container.tensor import Tensor
@@ -144,14 +143,16 @@ class _Run:
         names = ("header", "directory")
         self.total = sum(self.file.envelope.section(name).nbytes for name in names)
         self._hash_sections(names, None)
-        self.unhashed += [name for name, digest in self._stored().items() if digest == 0 and name not in names]
+        self.unhashed += [
+            name for name, digest in self.file.section_hashes.items() if digest == 0 and name not in names
+        ]
         for check in METADATA_CHECKS:
             self._collect(check(self.file))
 
     def full(self, checks: Sequence[Check]) -> None:
         """Everything there is, then ``checks``."""
         digests = self._digests()
-        names = tuple(self._stored())
+        names = tuple(self.file.section_hashes)
         self.total = sum(self.file.envelope.section(name).nbytes for name in names)
         self.total += sum(self.file.tensors.table.column("nbytes").tolist())
         self._hash_sections(names, digests)
@@ -159,12 +160,6 @@ class _Run:
         self._leftovers()
         for check in (*METADATA_CHECKS, *CONTENT_CHECKS, *checks):
             self._collect(check(self.file))
-
-    def _stored(self) -> dict[str, int]:
-        """The hash64 of every section there is: header and directory in the envelope, the others in the header."""
-        envelope, stated = self.file.envelope, self.file.header.section_hashes
-        stored = {"header": envelope.header_hash, "directory": envelope.directory_hash}
-        return stored | {name: stated.get(name, 0) for name in HASHED_SECTIONS if envelope.section(name).nbytes}
 
     def _digests(self) -> Digests | None:
         """The strong digests, when the file carries some that can be compared."""
@@ -180,7 +175,7 @@ class _Run:
         return found
 
     def _hash_sections(self, names: Iterable[str], digests: Digests | None) -> None:
-        stored = self._stored()
+        stored = self.file.section_hashes
         for name in names:
             part = self.file.envelope.section(name)
             view = self.file.view(part)

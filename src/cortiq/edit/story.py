@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Passage:
 
 
 def story(file: File) -> tuple[Passage, ...]:
-    """The story of an open file. Reads envelope, header and directory, and the first bytes of the masks."""
+    """The story of an open file. Reads what opening it has read."""
     parts = (
         ("model", _model(file)),
         ("origin", _origin(file)),
@@ -108,10 +107,8 @@ def _weights(file: File) -> Iterator[str]:
     total = max(sum(sizes.values()), 1)
     shares = ", ".join(f"{name} {nbytes / total:.1%}" for name, nbytes in sizes.most_common())
     yield f"Its {len(entries)} tensors are stored in {total:,} bytes: {shares}."
-    masks = file.section("masks")
-    if masks is not None and len(masks) >= 4:
-        (count,) = struct.unpack_from("<I", masks)
-        yield f"It carries {count} task masks, which switch parts of it off for a task."
+    if file.masks is not None:
+        yield f"It carries {len(file.masks)} task masks, which switch parts of it off for a task."
 
 
 def _text(file: File) -> Iterator[str]:
@@ -128,23 +125,19 @@ def _text(file: File) -> Iterator[str]:
 
 
 def _skills(file: File) -> Iterator[str]:
-    records = file.header.get("skills") or ()
-    for record in records:
-        name = _plain(record.get("id"))
-        called = f", called {_plain(record['name'])}" if record.get("name") else ""
-        prefix = f"skill.{record.get('id')}."
-        owned = [entry for entry in file.tensors.values() if entry.name.startswith(prefix)]
-        replaces = f"replaces {len(owned)} tensors ({sum(entry.nbytes for entry in owned):,} bytes)"
-        quality = record.get("quality")
-        measured = f"its quality was measured: {_plain(quality)}" if quality else "its quality is unmeasured"
-        base = record.get("base_dir_hash")
-        does = replaces if base is None else f"belongs to the base with directory hash {_plain(base)}"
-        yield f"Skill {name}{called} {does}; {measured}."
+    for skill in file.skills.values():
+        called = f", called {_plain(skill.name)}" if skill.name else ""
+        owned = file.skills.entries(skill.id).values()
+        does = f"replaces {len(owned)} tensors ({sum(entry.nbytes for entry in owned):,} bytes)"
+        if skill.base_dir_hash is not None:
+            does = f"belongs to the base with directory hash {skill.base_dir_hash:016x}"
+        measured = f"was measured: {_plain(skill.quality)}" if skill.quality else "is unmeasured"
+        yield f"Skill {_plain(skill.id)}{called} {does}; its quality {measured}."
 
 
 def _proof(file: File) -> Iterator[str]:
-    hashed = [name for name, value in _hashes(file).items() if value]
-    bare = [name for name, value in _hashes(file).items() if not value]
+    hashed = [name for name, value in file.section_hashes.items() if value]
+    bare = [name for name, value in file.section_hashes.items() if not value]
     yield f"Every tensor carries a hash64, and so do {', '.join(hashed) or 'no sections'}."
     if bare:
         yield f"Nothing vouches for {', '.join(bare)}: without a hash."
@@ -156,12 +149,6 @@ def _proof(file: File) -> Iterator[str]:
         yield "A signature lies beside it; `cortiq verify` tells whose it is and whether it holds."
     else:
         yield "It is not signed."
-
-
-def _hashes(file: File) -> dict[str, int]:
-    stated = file.header.section_hashes
-    found = {"header": file.envelope.header_hash, "directory": file.envelope.directory_hash}
-    return found | {n: stated.get(n, 0) for n in ("masks", "vocab", "index") if file.section(n) is not None}
 
 
 def _plain(value: Any) -> str:
