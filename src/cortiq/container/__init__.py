@@ -9,7 +9,8 @@ from cortiq.container.header import QUANT_TYPES, Header
 from cortiq.container.locking import InPlace
 from cortiq.container.mask_meta import MaskInfo, Quality
 from cortiq.container.masks import Mask, MaskSet, encode_masks, new_mask
-from cortiq.container.reader import open, open_single
+from cortiq.container.opening import open
+from cortiq.container.reader import open_single
 from cortiq.container.section_checks import check_index, check_masks, check_skills
 from cortiq.container.skill_file import SkillFile, check_base, skill_file
 from cortiq.container.skill_records import Selection, Skill

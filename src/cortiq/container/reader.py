@@ -18,43 +18,26 @@ from cortiq.container.hashing import hash64
 from cortiq.container.header import Header, parse_header
 from cortiq.container.mapping import Mapping, open_regular
 from cortiq.container.mask_meta import COUNTS_NBYTES, MaskMeta, meta_nbytes, parse_mask_meta
-from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse, UnsupportedFeature
+from cortiq.errors import Bounds, Changed, CortiqError, HashMismatch, Parse
 
 _ATTEMPTS = 8
 _Metadata = tuple[Envelope, Header, Directory, MaskMeta | None]
 _PAUSE = 0.001
 
 
-def open(path: str | os.PathLike[str]) -> File:
-    """Open a CMF file that holds a whole model.
+def open_single(path: str | os.PathLike[str]) -> File:
+    """Open one CMF file, also one of a set of shards.
 
     Raises a FormatError, HashMismatch for a header or directory that does not match its stored hash, OSError when
-    the system cannot open the file, UsageError.not_regular, and UnsupportedFeature.shards for one file of a set.
+    the system cannot open the file, and UsageError.not_regular.
     """
-    file = open_single(path)
-    shard = file.header.shard
-    if shard is not None and shard.count > 1:
-        file.close()
-        raise UnsupportedFeature(
-            f"this is file {shard.no} of a set of {shard.count}; shard sets are not supported yet",
-            code="shards",
-            path=os.fspath(path),
-            section="header",
-            expected="a model in one file",
-            found=f"shard {shard.no} of {shard.count}",
-        )
-    return file
-
-
-def open_single(path: str | os.PathLike[str]) -> File:
-    """Open one CMF file, also one of a set of shards. Raises as ``open``, but for ``shards``."""
     return _opened(open_regular(path), path)
 
 
 def open_descriptor(fd: int, path: str | os.PathLike[str], head: bytes | None = None) -> File:
     """The file behind a descriptor, which stays the caller's, as its envelope describes it or as ``head`` does.
 
-    ``head`` is 128 bytes that were the envelope once (SPEC 9). Raises as ``open``, but for ``shards``.
+    ``head`` is 128 bytes that were the envelope once (SPEC 9). Raises as ``open_single``.
     """
     return _opened(os.dup(fd), path, head)
 
