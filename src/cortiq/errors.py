@@ -25,7 +25,7 @@
     +- Busy                            1   somebody else is writing to the file
     +- NativeMissing                   1   the native core is not built
     +- OutOfMemory                     8   more memory than the machine or the setting allows
-    +- NetworkError                    9   a download that failed
+    +- NetworkError                    9   a transfer that failed
 
 Each leaf that has a builtin counterpart also inherits from it. The native core raises the same classes.
 """
@@ -211,7 +211,7 @@ class OutOfMemory(CortiqError, MemoryError):
 
 
 class NetworkError(CortiqError, OSError):
-    """A download that failed."""
+    """A transfer that failed."""
 
     exit_code = 9
     __str__ = CortiqError.__str__

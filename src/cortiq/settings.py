@@ -20,12 +20,14 @@ class Settings:
     ``isa``      CORTIQ_ISA      instruction set of the kernels: scalar, avx2, avx512 (default: the best there is)
     ``threads``  CORTIQ_THREADS  number of worker threads, caller included (default: the processors allowed to us)
     ``mode``     CORTIQ_MODE     numeric mode: fast or exact (default: fast)
+    ``timeout``  CORTIQ_TIMEOUT  seconds the server of a remote file may be silent (default: 20)
     """
 
     home: Path
     isa: str | None = None
     threads: int | None = None
     mode: str = "fast"
+    timeout: int = 20
 
     @classmethod
     def load(cls, environ: dict[str, str] | None = None) -> Settings:
@@ -43,6 +45,7 @@ class Settings:
             isa=_choice(env, "CORTIQ_ISA", ISAS),
             threads=_positive(env, "CORTIQ_THREADS"),
             mode=_choice(env, "CORTIQ_MODE", MODES) or "fast",
+            timeout=_positive(env, "CORTIQ_TIMEOUT") or 20,
         )
 
 

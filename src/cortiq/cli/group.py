@@ -43,6 +43,7 @@ Settings (an option on the command line wins):
   CORTIQ_ISA       instruction set: scalar, avx2 or avx512
   CORTIQ_THREADS   number of threads, caller included
   CORTIQ_MODE      fast or exact
+  CORTIQ_TIMEOUT   seconds the server of a remote file may be silent
 
 Exit codes:
   0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs,

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 def resolve(model: str, quant: str, console: Console) -> Path:
     """The .cmf file that ``model`` means, made if it has to be, with a line about each thing done.
 
-    Raises UsageError.model for a name that means nothing, and what downloading and converting raise.
+    Raises UsageError.model for a name that means nothing, UsageError.remote for a URL, and what downloading and
+    converting raise.
     """
+    from cortiq.container.location import check_local
+
+    check_local(model, "running a model")
     path = Path(model).expanduser()
     if path.is_file() and not is_gguf(path):
         return path
@@ -75,8 +79,21 @@ def source_of(model: str, console: Console) -> tuple[Path, str]:
     return source.path, source.origin
 
 
+def readable_file(model: str) -> Path | str:
+    """What to open to look at ``model``: a URL as it is, else its file. Raises UsageError.model."""
+    from cortiq.container.location import is_url
+
+    return model if is_url(model) else existing_file(model)
+
+
 def existing_file(model: str) -> Path:
-    """The .cmf file ``model`` means: a path, or a name whose file is kept. Raises UsageError.model."""
+    """The .cmf file ``model`` means: a path, or a name whose file is kept.
+
+    Raises UsageError.model, and UsageError.remote for a URL.
+    """
+    from cortiq.container.location import check_local
+
+    check_local(model, "this command")
     path = Path(model).expanduser()
     if path.exists():
         return path

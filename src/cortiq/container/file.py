@@ -12,7 +12,7 @@ from cortiq.container.arch import Arch
 from cortiq.container.directory import Directory
 from cortiq.container.envelope import Envelope, Range
 from cortiq.container.header import HASHED_SECTIONS, Header
-from cortiq.container.mapping import Mapping
+from cortiq.container.mapping import FileBytes
 from cortiq.container.mask_meta import MaskMeta
 from cortiq.container.masks import MaskSet, decode_masks
 from cortiq.container.skills import Skills
@@ -26,9 +26,9 @@ MAX_VOCAB = 2**28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class File:
-    """A valid CMF file, mapped. A context manager; ``file["name"]`` is a tensor, iteration gives the names.
+    """A valid CMF file, mapped or remote. A context manager; ``file["name"]`` is a tensor, iteration gives the names.
 
-    ``path``       as it was given
+    ``path``       as it was given; of a remote file its URL, a str without what may be secret in it
     ``envelope``   where the sections are
     ``header``     the header JSON, read-only
     ``tensors``    entries by name in directory order, read-only
@@ -36,11 +36,11 @@ class File:
     ``mask_meta``  what the masks section says of its masks, None without one
     """
 
-    path: Path
+    path: Path | str
     envelope: Envelope
     header: Header
     tensors: Directory
-    mapping: Mapping
+    mapping: FileBytes
     mask_meta: MaskMeta | None = None
     _read: dict[str, Any] = field(default_factory=dict)
 
@@ -166,7 +166,10 @@ class File:
         return self.view(part) if part.nbytes else None
 
     def address(self, entry: TensorEntry) -> int:
-        """Where the bytes of a tensor of this file are in memory, for native views. Keep the file alive meanwhile."""
+        """Where the bytes of a tensor of this file are in memory, for native views. Keep the file alive meanwhile.
+
+        Raises UsageError.remote for a remote file.
+        """
         return self.mapping.address + self.envelope.data.offset + entry.off
 
     @property

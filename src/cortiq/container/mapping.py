@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,32 @@ try:
     from cortiq.native import core
 except NativeMissing:  # the container works without the core
     core = None
+
+
+class FileBytes(Protocol):
+    """The bytes of an open file of fixed ``size``, mapped or brought from afar when they are viewed.
+
+    ``address`` is where they are in memory; bytes that are not all there raise UsageError.remote.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def view(self, offset: int, nbytes: int) -> memoryview: ...
+
+    def release(self, offset: int, nbytes: int) -> None: ...
+
+    def check_unchanged(self) -> None: ...
+
+    def check_usable(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class _Map(mmap.mmap):

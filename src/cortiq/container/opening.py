@@ -10,7 +10,7 @@ from cortiq.errors import UnsupportedFeature
 
 
 def open(path: str | os.PathLike[str]) -> File:
-    """Open a CMF file that holds a whole model.
+    """Open a CMF file that holds a whole model: its path, or a URL (``cortiq.container.location``).
 
     Raises as ``open_single``, and UnsupportedFeature.shards for one file of a set.
     """

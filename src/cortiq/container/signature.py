@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortiq.container.file import File
+from cortiq.container.location import check_local
 from cortiq.container.mapping import read_small
 from cortiq.container.output import AtomicFile
 from cortiq.container.signing_keys import NBYTES, PublicKey
@@ -62,8 +63,9 @@ def sign(file: File, key: Ed25519PrivateKey, *, force: bool = False, progress: P
     """Write the signature of ``file`` beside it; ``trusted`` of the result is True.
 
     Equal bytes and key give an equal signature. Raises UsageError.exists for a signature that is there already unless
-    ``force``, Changed.file, OSError.
+    ``force``, UsageError.remote for a remote file, Changed.file, OSError.
     """
+    check_local(file.path, "signing")
     target = signature_path(file.path)
     if not force and os.path.lexists(target):
         raise UsageError("there is a signature already", code="exists", path=str(target))
@@ -87,8 +89,9 @@ def check_signature(
 
     ``required`` demands a signature by one of the ``trusted`` keys. Raises Signature with one of the codes ``parse``,
     ``alg``, ``digest`` (the file is not the one that was signed), ``invalid``, ``absent`` and ``untrusted``;
-    Changed.file.
+    Changed.file, UsageError.remote for a remote file.
     """
+    check_local(file.path, "checking a signature")
     path = signature_path(file.path)
     try:
         raw = _read(path)

@@ -19,6 +19,7 @@ from cortiq.container.extents import gaps
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding, odd
 from cortiq.container.hashing import hash64
+from cortiq.container.location import check_local
 from cortiq.container.parallel_hash import hash_all, hash_all_strong
 from cortiq.container.records_table import record_offset
 from cortiq.container.tensor import Tensor
@@ -85,13 +86,16 @@ def verify(
     ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
     unhashed section a problem. ``checks`` are run behind the full level and make it deep. Raises Changed.file when
     the file was rewritten or shrank since it was opened; what was appended since is not looked at. Raises
-    UsageError.threads and UsageError.level.
+    UsageError.threads, UsageError.level, and UsageError.remote for more than
+    ``quick`` of a remote file.
     """
     if threads is not None and threads < 1:
         raise UsageError("the number of threads must be at least 1", code="threads", found=threads)
     if level not in LEVELS or (checks and level == "quick"):
         expected = "full when there are further checks" if checks else " or ".join(LEVELS)
         raise UsageError("unknown level of verifying", code="level", expected=expected, found=level)
+    if level != "quick":
+        check_local(file.path, "verifying all of a file")
     start = time.perf_counter()
     file.mapping.check_usable()
     run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)

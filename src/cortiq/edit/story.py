@@ -15,6 +15,7 @@ from typing import Any
 
 from cortiq.container import File
 from cortiq.container.digest import FIELD, covered
+from cortiq.container.location import is_url
 from cortiq.container.signature import signature_path
 from cortiq.layouts import DTYPE_NAMES
 
@@ -113,7 +114,7 @@ def _weights(file: File) -> Iterator[str]:
 
 def _text(file: File) -> Iterator[str]:
     chat = file.header.chat
-    if file.section("vocab") is None:
+    if not file.envelope.vocab.nbytes:
         yield "It has no tokenizer of its own."
     else:
         yield "It carries its tokenizer."
@@ -145,7 +146,9 @@ def _proof(file: File) -> Iterator[str]:
         yield "SHA-256 digests of every tensor are inside as well."
     else:
         yield "It has no SHA-256 digests, so words and blocks that changed places would not be seen."
-    if os.path.lexists(signature_path(file.path)):
+    if is_url(file.path):
+        yield "Whether a signature lies beside it was not asked."
+    elif os.path.lexists(signature_path(file.path)):
         yield "A signature lies beside it; `cortiq verify` tells whose it is and whether it holds."
     else:
         yield "It is not signed."

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import cortiq.container
 from cortiq.container import File
+from cortiq.container.location import check_local
 from cortiq.engine.generate import Job, collect, stream
 from cortiq.engine.options import GenerateOptions, file_defaults, resolve
 from cortiq.engine.results import Chunk, Generation
@@ -53,7 +54,7 @@ def load(
     be under way at once. A File that is given stays open when the model is closed.
 
     Raises FormatError for a file that is not valid, UnsupportedArch, MissingTensor or ShapeMismatch for a model that
-    cannot be run, UsageError for a setting that cannot be meant, NativeMissing without the native core.
+    cannot be run, UsageError for a setting that cannot be meant and for a URL, NativeMissing without the native core.
     """
     settings = Settings.load()
     options = PlanOptions(
@@ -63,6 +64,7 @@ def load(
         context=context,
         max_sequences=max_sequences,
     )
+    check_local(path.path if isinstance(path, File) else path, "running a model")
     if isinstance(path, File):
         return Model(path, options)
     file = cortiq.container.open(path)
@@ -106,7 +108,7 @@ class Model:
     @property
     def path(self) -> Path:
         """The file."""
-        return self.file.path
+        return Path(self.file.path)
 
     @property
     def runner(self) -> Runner:

@@ -22,29 +22,33 @@ EPILOG = """
 cortiq diff old.cmf new.cmf
 cortiq diff base.cmf specialist.cmf --no-values
 cortiq diff a.cmf b.cmf --json | jq .tensors.changed
+cortiq diff model.cmf https://example.org/model.cmf
 """
 
 
 @click.command(cls=Command, epilog=EPILOG)
 @click.argument("before")
 @click.argument("after")
-@option("--values/--no-values", default=True, help="Decode tensors that differ and compare their values.")
+@option("--values/--no-values", default=None, help="Decode tensors that differ and compare their values, or not.")
 @option("--all", "everything", is_flag=True, help=f"List everything, not the first {SHOWN} of a kind.")
 @json_option
 @pass_console
-def diff(console: Console, before: str, after: str, values: bool, everything: bool, as_json: bool) -> int:
+def diff(console: Console, before: str, after: str, values: bool | None, everything: bool, as_json: bool) -> int:
     """Show what changes from the .cmf file BEFORE to the file AFTER.
 
-    Compared are arch and header, sections, and tensors by their digests or hashes. Exit code 0 when
-    nothing differs, 5 when something does.
+    Compared are arch and header, sections, and tensors by their digests or hashes, and by value where
+    both files are on this machine. Exit code 0 when nothing differs, 5 when something does.
     """
-    from cortiq.cli.models import existing_file
+    from cortiq.cli.models import readable_file
     from cortiq.container import open as open_file
+    from cortiq.container.location import is_url
     from cortiq.edit.diff import diff as compare
 
+    if values is None:
+        values = not (is_url(before) or is_url(after))
     with (
-        open_file(existing_file(before)) as a,
-        open_file(existing_file(after)) as b,
+        open_file(readable_file(before)) as a,
+        open_file(readable_file(after)) as b,
         console.progress("comparing") as progress,
     ):
         found = compare(a, b, values=values, progress=progress.update)

@@ -19,6 +19,7 @@ EPILOG = """
 cortiq info model.cmf
 cortiq info model.cmf --tensors | sort -k5 -n | tail
 cortiq info model.cmf --json | jq .arch
+cortiq info hf://org/repository/model.cmf@main
 """
 
 
@@ -28,14 +29,14 @@ cortiq info model.cmf --json | jq .arch
 @json_option
 @pass_console
 def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
-    """Show what is in the .cmf file MODEL, or behind a known name that was pulled.
+    """Show what is in the .cmf file MODEL, at a URL, or behind a known name that was pulled.
 
     No weight is read; `cortiq verify` checks the rest.
     """
-    from cortiq.cli.models import existing_file
+    from cortiq.cli.models import readable_file
     from cortiq.container import open_single
 
-    with open_single(existing_file(model)) as file:
+    with open_single(readable_file(model)) as file:
         if as_json:
             document = describe(file)
             if tensors:
@@ -54,9 +55,7 @@ def describe(file: File) -> dict[str, Any]:
 
     header = file.header
     chat = header.chat
-    tokenizer = file.section("vocab")
-    hashes = {"header": file.envelope.header_hash, "directory": file.dir_hash}
-    hashes |= {n: header.section_hashes.get(n, 0) for n in ("masks", "vocab", "index") if file.section(n) is not None}
+    present = file.section_hashes
     fields = header.to_dict()
     return {
         "path": str(file.path),
@@ -67,9 +66,9 @@ def describe(file: File) -> dict[str, Any]:
         "quant_type": header.quant_type,
         "tensors": _histogram(file),
         "tokenizer": None
-        if tokenizer is None
+        if "vocab" not in present
         else {
-            "bytes": len(tokenizer),
+            "bytes": file.envelope.vocab.nbytes,
             "chat_template": bool(chat and chat.chat_template),
             "eos_token_ids": list(chat.eos_token_ids) if chat else [],
             "bos_token_id": chat.bos_token_id if chat else None,
@@ -78,7 +77,7 @@ def describe(file: File) -> dict[str, Any]:
         **_sparsity(file),
         "provenance": fields.get("provenance"),
         "shard": None if header.shard is None else {"no": header.shard.no, "count": header.shard.count},
-        "hashes": {name: f"{value:016x}" if value else None for name, value in hashes.items()},
+        "hashes": {name: f"{value:016x}" if value else None for name, value in present.items()},
         "sections": [
             {"name": name, "offset": part.offset, "bytes": part.nbytes} for name, part in _sections(file) if part.nbytes
         ],
@@ -87,9 +86,11 @@ def describe(file: File) -> dict[str, Any]:
 
 def _sparsity(file: File) -> dict[str, Any]:
     """Masks, sparse index and skills in short; their own commands say more."""
-    masks, index, skills = file.masks, file.sparse_index, file.skills
+    masks, index, skills = file.mask_meta, file.sparse_index, file.skills
     return {
-        "masks": None if masks is None else {"default_task": masks.default_task, "names": list(masks)},
+        "masks": None
+        if masks is None
+        else {"default_task": masks.default_task, "names": [place.info.name for place in masks.masks]},
         "sparse_index": None if index is None else {"entries": len(index)},
         "skills": [{"id": name, "tensors": len(skills.entries(name))} for name in skills.ids],
         "standalone_skill": file.header.is_skill_file,

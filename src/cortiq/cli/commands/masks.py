@@ -29,10 +29,10 @@ def masks(console: Console, model: str, as_json: bool) -> None:
     A mask selects neurons, heads, layers and experts; the weights stay as they are. The sparsity is what the file
     states, the shares that are off are counted.
     """
-    from cortiq.cli.models import existing_file
+    from cortiq.cli.models import readable_file
     from cortiq.container import open_single
 
-    with open_single(existing_file(model)) as file:
+    with open_single(readable_file(model)) as file:
         if as_json:
             console.json(describe_masks(file))
         elif not file.masks:

@@ -26,11 +26,11 @@ def story(console: Console, model: str, as_json: bool) -> None:
 
     It says what the file states; `cortiq verify` tells whether that is true.
     """
-    from cortiq.cli.models import existing_file
+    from cortiq.cli.models import readable_file
     from cortiq.container import open_single
     from cortiq.edit.story import story as tell
 
-    with open_single(existing_file(model)) as file:
+    with open_single(readable_file(model)) as file:
         passages = tell(file)
         if as_json:
             console.json({"path": str(file.path), "story": {p.heading: list(p.sentences) for p in passages}})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EPILOG = """
 cortiq verify model.cmf
 cortiq verify model.cmf --quick
+cortiq verify hf://org/repository/model.cmf --quick
 cortiq verify model.cmf --deep --values --strict --json
 cortiq verify model.cmf --pubkey maker.pub
 """
@@ -64,16 +65,21 @@ class _Signed:
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """Check every hash and digest of the .cmf file MODEL, the content of every tensor, and its signature.
 
+    Of a file at a URL only the head: --quick.
+
     Exit code 4 when something differs from its hash or the signature is bad, 3 when the content is not valid.
     """
-    from cortiq.cli.models import existing_file
+    from cortiq.cli.models import readable_file
     from cortiq.container import open_single
+    from cortiq.container.location import check_local
 
     options = _Options(**given)
     if options.quick and (options.deep or options.values or _demands(options)):
         raise UsageError("--quick reads too little for the other levels and for signatures", code="level")
+    if not options.quick:
+        check_local(model, "verifying without --quick")
     keys = _keys(options)
-    with open_single(existing_file(model)) as file:
+    with open_single(readable_file(model)) as file:
         report = _verify(console, file, options)
         signed = _signature(console, file, options, keys)
         problems = [*report.problems, *([signed.error] if signed.error else [])]
@@ -133,9 +139,10 @@ def _keys(options: _Options) -> tuple[PublicKey, ...]:
 
 
 def _signature(console: Console, file: File, options: _Options, keys: tuple[PublicKey, ...]) -> _Signed:
+    from cortiq.container.location import is_url
     from cortiq.container.signature import check_signature, signature_path
 
-    present = os.path.lexists(signature_path(file.path))
+    present = not is_url(file.path) and os.path.lexists(signature_path(file.path))
     if options.quick or not (present or _demands(options)):
         return _Signed(present)
     try:
@@ -210,6 +217,10 @@ def _lines(console: Console, file: File, report: Report, problems: list[CortiqEr
 
 
 def _signature_line(file: File, signed: _Signed) -> str:
+    from cortiq.container.location import is_url
+
+    if is_url(file.path):
+        return "whether it is signed was not asked"
     if signed.signer is None:
         if not signed.present:
             return "not signed"
