@@ -7,6 +7,7 @@ session: each line of FILE is a pattern for the node id, ``#`` starts a comment.
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,16 @@ def real_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     output = tmp_path_factory.mktemp("real") / "smollm2.cmf"
     convert(source, output, ConvertOptions(quant="q4_tiled"))
     return output
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Servers on this machine may be asked, without a proxy and without what another test left of the client."""
+    import huggingface_hub
+
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    huggingface_hub.close_session()
+    yield
+    huggingface_hub.close_session()

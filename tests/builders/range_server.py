@@ -19,7 +19,8 @@ class Answer:
     """What the server is about to send: bytes ``start`` to ``stop`` of the file, unless a fault changes it.
 
     ``flip`` is a byte of the body to damage, ``cut`` bytes of the body after which the connection ends, ``stall``
-    seconds before the body, ``drip`` seconds before every single byte of it.
+    seconds before the body, ``drip`` seconds before every single byte of it. Without ``measured`` there is no
+    Content-Length: the body ends with the connection.
     """
 
     status: int
@@ -30,6 +31,7 @@ class Answer:
     cut: int | None = None
     stall: float = 0.0
     drip: float = 0.0
+    measured: bool = True
 
 
 Fault = Callable[[Answer], None]
@@ -113,7 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None:
             fault(answer)
         self.send_response(answer.status)
-        answer.headers.setdefault("Content-Length", str(answer.stop - answer.start))
+        if answer.measured:
+            answer.headers.setdefault("Content-Length", str(answer.stop - answer.start))
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -146,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 self.wfile.write(block)
                 owner.sent += len(block)
-        if answer.cut is not None:
+        if answer.cut is not None or not answer.measured:
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -155,8 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def whole_file(answer: Answer) -> None:
     """A server that knows no ranges."""
-    last, _, size = answer.headers["Content-Range"].partition("/")
-    del answer.headers["Content-Range"]
+    size = answer.headers.pop("Content-Range").rpartition("/")[2]
     answer.status, answer.start, answer.stop = 200, 0, int(size)
 
 

@@ -16,6 +16,7 @@ from cortiq.errors import NetworkError, UsageError
 
 SCHEMES = ("https://", "http://", "hf://")
 _HUB_FILE = re.compile(r"hf://(?P<repo>[^/@]+/[^/@]+)/(?P<file>[^@]+)(?:@(?P<revision>.+))?", re.IGNORECASE)
+_HEADERS = {"User-Agent": f"cortiq/{__version__}"}
 _HUB_KINDS = ("datasets", "spaces", "kernels", "buckets")
 
 
@@ -47,7 +48,7 @@ def locate(name: str) -> Location:
     _check_online(shown)
     if name.lower().startswith("hf://"):
         return _locate_in_hub(name, shown)
-    return Location(shown, name.partition("#")[0], {"User-Agent": f"cortiq/{__version__}"})
+    return Location(shown, name.partition("#")[0], _HEADERS)
 
 
 def check_local(name: str | os.PathLike[str], what: str) -> None:
@@ -65,9 +66,8 @@ def _check_online(shown: str) -> None:
 
 
 def _locate_in_hub(name: str, shown: str) -> Location:
-    from huggingface_hub import hf_hub_url
+    from huggingface_hub import constants, get_token, hf_hub_url
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined, unused-ignore]
 
     match = _HUB_FILE.fullmatch(name)
     if match is None or match["repo"].partition("/")[0] in _HUB_KINDS:
@@ -82,7 +82,9 @@ def _locate_in_hub(name: str, shown: str) -> Location:
         url = hf_hub_url(match["repo"], match["file"], revision=match["revision"])
     except HFValidationError as error:
         raise UsageError(f"not a repository: {error}", code="url", path=shown) from error
-    return Location(shown, url, build_hf_headers(library_name="cortiq", library_version=__version__))
+    # Not the library's own headers: for them it asks the hub which programs it should name.
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    return Location(shown, url, _HEADERS if token is None else {**_HEADERS, "Authorization": f"Bearer {token}"})
 
 
 def _without_secrets(name: str) -> str:
