@@ -7,6 +7,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,12 @@ def test_a_tensor_is_one_range(server: RangeServer) -> None:
         assert fetched(server)[1:] == [(start, start + LARGE - 1)]
         np.testing.assert_array_equal(file["w.2"].numpy(), np.frombuffer(pattern(LARGE, 3), np.uint8))
         assert len(server.asked) == 2
+
+
+def test_several_threads(server: RangeServer) -> None:
+    with open_single(server.url) as file, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda i: bytes(file[f"w.{i % 4}"].raw), range(32)))
+    assert found == [pattern(LARGE, 1 + i % 4) for i in range(32)]
 
 
 def test_damage_on_the_way_heals(spread: Path) -> None:

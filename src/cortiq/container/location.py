@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
 from cortiq import __version__
@@ -16,7 +17,7 @@ from cortiq.errors import NetworkError, UsageError
 
 SCHEMES = ("https://", "http://", "hf://")
 _HUB_FILE = re.compile(r"hf://(?P<repo>[^/@]+/[^/@]+)/(?P<file>[^@]+)(?:@(?P<revision>.+))?", re.IGNORECASE)
-_HEADERS = {"User-Agent": f"cortiq/{__version__}"}
+_HEADERS: Mapping[str, str] = MappingProxyType({"User-Agent": f"cortiq/{__version__}"})
 _HUB_KINDS = ("datasets", "spaces", "kernels", "buckets")
 
 
