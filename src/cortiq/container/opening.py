@@ -6,24 +6,14 @@ import os
 
 from cortiq.container.file import File
 from cortiq.container.reader import open_single
-from cortiq.errors import UnsupportedFeature
+from cortiq.container.shards import open_set
 
 
 def open(path: str | os.PathLike[str]) -> File:
-    """Open a CMF file that holds a whole model.
+    """Open a whole model: a CMF file, or the set of files that the one at ``path`` belongs to (SPEC 10).
 
-    Raises as ``open_single``, and UnsupportedFeature.shards for one file of a set.
+    Raises as ``open_single``, and for a set as ``open_set``.
     """
     file = open_single(path)
     shard = file.header.shard
-    if shard is not None and shard.count > 1:
-        file.close()
-        raise UnsupportedFeature(
-            f"this is file {shard.no} of a set of {shard.count}; shard sets are not supported yet",
-            code="shards",
-            path=os.fspath(path),
-            section="header",
-            expected="a model in one file",
-            found=f"shard {shard.no} of {shard.count}",
-        )
-    return file
+    return file if shard is None or shard.count == 1 else open_set(file)
