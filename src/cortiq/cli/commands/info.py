@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console, human_bytes, human_count
-from cortiq.cli.params import Command, json_option, option, pass_console
+from cortiq.cli.params import Command, alone_option, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
@@ -25,17 +25,18 @@ cortiq info model.cmf --json | jq .arch
 @click.command(cls=Command, epilog=EPILOG)
 @click.argument("model")
 @option("--tensors", is_flag=True, help="List every tensor.")
+@alone_option
 @json_option
 @pass_console
-def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
+def info(console: Console, model: str, tensors: bool, alone: bool, as_json: bool) -> None:
     """Show what is in the .cmf file MODEL, or behind a known name that was pulled.
 
-    No weight is read; `cortiq verify` checks the rest.
+    Any file of a set stands for the set. No weight is read; `cortiq verify` checks the rest.
     """
     from cortiq.cli.models import existing_file
-    from cortiq.container import open_single
+    from cortiq.container import open, open_single
 
-    with open_single(existing_file(model)) as file:
+    with (open_single if alone else open)(existing_file(model)) as file:
         if as_json:
             document = describe(file)
             if tensors:
@@ -55,8 +56,6 @@ def describe(file: File) -> dict[str, Any]:
     header = file.header
     chat = header.chat
     tokenizer = file.section("vocab")
-    hashes = {"header": file.envelope.header_hash, "directory": file.dir_hash}
-    hashes |= {n: header.section_hashes.get(n, 0) for n in ("masks", "vocab", "index") if file.section(n) is not None}
     fields = header.to_dict()
     return {
         "path": str(file.path),
@@ -77,8 +76,9 @@ def describe(file: File) -> dict[str, Any]:
         "generation_config": file.generation,
         **_sparsity(file),
         "provenance": fields.get("provenance"),
-        "shard": None if header.shard is None else {"no": header.shard.no, "count": header.shard.count},
-        "hashes": {name: f"{value:016x}" if value else None for name, value in hashes.items()},
+        "shard": None if header.shard is None else {n: getattr(header.shard, n) for n in ("no", "count", "set")},
+        "files": [{"path": str(part.path), "size": part.size, "tensors": len(part)} for part in file.parts or (file,)],
+        "hashes": {name: f"{value:016x}" if value else None for name, value in file.section_hashes.items()},
         "sections": [
             {"name": name, "offset": part.offset, "bytes": part.nbytes} for name, part in _sections(file) if part.nbytes
         ],
@@ -139,12 +139,13 @@ def _slow(dtypes: list[str]) -> list[str] | None:
 def _record(file: File, name: str) -> dict[str, Any]:
     from cortiq.layouts import DTYPE_NAMES
 
-    entry = file.tensors[name]
+    entry, home = file.tensors[name], file.home(name)
     return {
         "name": entry.name,
         "dtype": DTYPE_NAMES[entry.dtype],
         "shape": list(entry.shape),
-        "offset": file.envelope.data.offset + entry.off,
+        "file": home.path.name,
+        "offset": home.envelope.data.offset + entry.off,
         "bytes": entry.nbytes,
         "hash": f"{entry.hash:016x}",
     }
@@ -179,8 +180,12 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ends = ", ".join(map(str, tokenizer["eos_token_ids"])) or "none stated"
         yield "tokenizer", f"{human_bytes(tokenizer['bytes'])}, {template}, stop ids {ends}"
     yield from _sparsity_lines(document)
-    if document["shard"]:
-        yield "shard", f"{document['shard']['no']} of {document['shard']['count']}"
+    if file.parts:
+        yield "set", f"{len(file.parts)} files, {human_bytes(file.size)} in all"
+        for part in file.parts:
+            yield "", f"{part.path.name}  {len(part):5} tensors  {human_bytes(part.size):>10}"
+    elif document["shard"]:
+        yield "shard", f"{document['shard']['no']} of {document['shard']['count']}, without the others"
     for label in ("generation_config", "provenance"):
         if document[label]:
             yield label.partition("_")[0], _plain(document[label])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cortiq.cli.console import Console, human_bytes
-from cortiq.cli.params import Command, json_option, option, pass_console
+from cortiq.cli.params import Command, alone_option, json_option, option, pass_console
 from cortiq.errors import CortiqError, Signature, UsageError, VerificationError, printable
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ cortiq verify model.cmf --pubkey maker.pub
 
 @dataclass(frozen=True, slots=True)
 class _Options:
+    alone: bool
     quick: bool
     deep: bool
     values: bool
@@ -53,6 +55,7 @@ class _Signed:
 @option("--quick", is_flag=True, group="Level", help="Envelope, header and directory only.")
 @option("--deep", is_flag=True, group="Level", help="Also load tokenizer and template, in a process with limits.")
 @option("--values", is_flag=True, group="Level", help="Deep, and report weights that are not finite.")
+@alone_option
 @option("--strict", is_flag=True, help="What is odd but allowed is a failure too.")
 @option("--require-hashes", is_flag=True, help="A section without a hash is a failure too.")
 @option("-t", "--threads", type=click.IntRange(1, 1024), help="Threads that read and hash.")
@@ -64,29 +67,43 @@ class _Signed:
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """Check every hash and digest of the .cmf file MODEL, the content of every tensor, and its signature.
 
+    The first file of a set stands for the set: all its files are checked. Any other is checked alone.
+
     Exit code 4 when something differs from its hash or the signature is bad, 3 when the content is not valid.
     """
     from cortiq.cli.models import existing_file
-    from cortiq.container import open_single
 
     options = _Options(**given)
     if options.quick and (options.deep or options.values or _demands(options)):
         raise UsageError("--quick reads too little for the other levels and for signatures", code="level")
     keys = _keys(options)
-    with open_single(existing_file(model)) as file:
+    with _opened(existing_file(model), options.alone) as file:
         report = _verify(console, file, options)
-        signed = _signature(console, file, options, keys)
-        problems = [*report.problems, *([signed.error] if signed.error else [])]
+        signed = {part: _signature(console, part, options, keys) for part in file.parts or (file,)}
+        problems = [*report.problems, *(found.error for found in signed.values() if found.error)]
         if as_json:
             facts = {"path": str(file.path), "ok": not problems, **_document(report, problems)}
-            console.json({**facts, "signature": _signature_document(signed)})
+            console.json({**facts, **_signatures_document(signed)})
         else:
             for line in _lines(console, file, report, problems):
                 console.line(line)
-            console.line(_signature_line(file, signed))
+            for line in _signature_lines(signed):
+                console.line(line)
             verdict = ("ok", "green") if not problems else (f"{len(problems)} problems", "red")
             console.line(console.paint(*verdict))
     return _exit_code(problems)
+
+
+def _opened(path: Path, alone: bool) -> File:
+    """The file at ``path``, or the set it is the first file of."""
+    from cortiq.container import open, open_single
+
+    file = open_single(path)
+    shard = file.header.shard
+    if alone or shard is None or shard.no > 1 or shard.count == 1:
+        return file
+    file.close()
+    return open(path)
 
 
 def _verify(console: Console, file: File, options: _Options) -> Report:
@@ -156,6 +173,7 @@ def _exit_code(problems: list[CortiqError]) -> int:
 def _document(report: Report, problems: list[CortiqError]) -> dict[str, Any]:
     return {
         "level": report.level,
+        "files": report.files,
         "checked": report.checked,
         "digests": None if report.digests is None else {"alg": "sha256", "checked": report.digests},
         "unhashed": list(report.unhashed),
@@ -173,6 +191,12 @@ def _record(error: CortiqError) -> dict[str, Any]:
     found = {name: getattr(error, name) for name in ("section", "tensor", "offset", "expected", "found")}
     facts = {name: value if isinstance(value, int | None) else str(value) for name, value in found.items()}
     return {"kind": error.kind, "message": error.message, **facts}
+
+
+def _signatures_document(signed: dict[File, _Signed]) -> dict[str, Any]:
+    """``signature`` of a file, ``signatures`` by path of a set."""
+    made = {str(file.path): _signature_document(found) for file, found in signed.items()}
+    return {"signatures": made} if len(made) > 1 else {"signature": next(iter(made.values()))}
 
 
 def _signature_document(signed: _Signed) -> dict[str, Any] | None:
@@ -195,6 +219,11 @@ def _lines(console: Console, file: File, report: Report, problems: list[CortiqEr
         f"{printable(str(file.path))}: level {report.level}, {report.checked} hashes compared, "
         f"{human_bytes(report.bytes)} in {report.seconds:.2f} s ({rate / 1e9:.1f} GB/s)"
     )
+    shard = file.header.shard
+    if report.files > 1:
+        yield f"{report.files} files, which belong together"
+    elif shard is not None and shard.count > 1:
+        yield f"file {shard.no} of a set of {shard.count}: the others were not looked at"
     if report.level == "quick":
         yield "no tensor was read; without --quick all are"
     elif report.digests is None:
@@ -207,6 +236,14 @@ def _lines(console: Console, file: File, report: Report, problems: list[CortiqEr
         yield f"{console.paint('unhashed', 'yellow')}: {names}{rest}; nothing is known about these"
     if report.dead:
         yield f"{human_bytes(report.dead)} belong to nothing"
+
+
+def _signature_lines(signed: dict[File, _Signed]) -> Iterator[str]:
+    if not any(found.present for found in signed.values()):
+        yield "not signed"
+        return
+    for file, found in signed.items():
+        yield (f"{printable(file.path.name)}: " if len(signed) > 1 else "") + _signature_line(file, found)
 
 
 def _signature_line(file: File, signed: _Signed) -> str:
