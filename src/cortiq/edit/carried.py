@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from cortiq.container.digest import FIELD, covered
 from cortiq.container.file import File
 from cortiq.container.tensor import TensorEntry
 from cortiq.container.writer import TensorSpec
@@ -15,9 +16,12 @@ _CHUNK = 1 << 23
 def carried(file: File, progress: Progress | None = None) -> list[TensorSpec]:
     """Every tensor of ``file``, checked against its hash on the way and dropped from memory behind it.
 
-    ``progress`` is called with the bytes done and all bytes.
+    The tensor of digests is left out where the header names it: the writer makes it anew. ``progress`` is called with
+    the bytes done and all bytes.
     """
-    total, done = sum(entry.nbytes for entry in file.tensors.values()), 0
+    names = covered(file) if FIELD in file.header else list(file)
+    entries = [file.tensors[name] for name in names]
+    total, done = sum(entry.nbytes for entry in entries), 0
 
     def chunks(entry: TensorEntry) -> Iterator[memoryview]:
         nonlocal done
@@ -31,6 +35,5 @@ def carried(file: File, progress: Progress | None = None) -> list[TensorSpec]:
                 progress(done, total)
 
     return [
-        TensorSpec(name, entry.dtype, entry.shape, entry.nbytes, chunks(entry), entry.hash)
-        for name, entry in file.tensors.items()
+        TensorSpec(entry.name, entry.dtype, entry.shape, entry.nbytes, chunks(entry), entry.hash) for entry in entries
     ]

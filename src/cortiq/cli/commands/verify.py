@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 
 from cortiq.cli.console import Console, human_bytes
 from cortiq.cli.params import Command, alone_option, json_option, option, pass_console
-from cortiq.errors import CortiqError, Signature, UsageError, VerificationError, printable
+from cortiq.errors import CortiqError, Shard, Signature, UsageError, VerificationError, printable
 
 if TYPE_CHECKING:
     from cortiq.container import Check, File, Report
@@ -67,7 +67,8 @@ class _Signed:
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """Check every hash and digest of the .cmf file MODEL, the content of every tensor, and its signature.
 
-    The first file of a set stands for the set: all its files are checked. Any other is checked alone.
+    The first file of a set stands for the set: all its files are checked. Any other is checked alone, and so is the
+    first when others are missing, with a warning.
 
     Exit code 4 when something differs from its hash or the signature is bad, 3 when the content is not valid.
     """
@@ -77,8 +78,9 @@ def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     if options.quick and (options.deep or options.values or _demands(options)):
         raise UsageError("--quick reads too little for the other levels and for signatures", code="level")
     keys = _keys(options)
-    with _opened(existing_file(model), options.alone) as file:
-        report = _verify(console, file, options)
+    opened, broken = _opened(existing_file(model), options.alone)
+    with opened as file:
+        report = _with(_verify(console, file, options), broken, strict=options.strict)
         signed = {part: _signature(console, part, options, keys) for part in file.parts or (file,)}
         problems = [*report.problems, *(found.error for found in signed.values() if found.error)]
         if as_json:
@@ -94,16 +96,26 @@ def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     return _exit_code(problems)
 
 
-def _opened(path: Path, alone: bool) -> File:
-    """The file at ``path``, or the set it is the first file of."""
+def _opened(path: Path, alone: bool) -> tuple[File, CortiqError | None]:
+    """The file at ``path``, or the set it is the first file of.
+
+    Without its set it is verified all the same (SPEC 10): the error is why the files do not make a set.
+    """
     from cortiq.container import open, open_single
 
     file = open_single(path)
     shard = file.header.shard
     if alone or shard is None or shard.no > 1 or shard.count == 1:
-        return file
+        return file, None
+    try:
+        whole = open(path)
+    except CortiqError as error:
+        if isinstance(error, Shard) or error.kind == "Parse.name_dup":
+            return file, error
+        file.close()
+        raise
     file.close()
-    return open(path)
+    return whole, None
 
 
 def _verify(console: Console, file: File, options: _Options) -> Report:
@@ -128,6 +140,15 @@ def _verify(console: Console, file: File, options: _Options) -> Report:
             require_hashes=options.require_hashes,
             checks=checks,
         )
+
+
+def _with(report: Report, broken: CortiqError | None, *, strict: bool) -> Report:
+    """``report`` of one file, and why it makes no set with the others."""
+    if broken is None:
+        return report
+    if strict:
+        return replace(report, problems=(*report.problems, broken))
+    return replace(report, warnings=(broken, *report.warnings))
 
 
 def _demands(options: _Options) -> bool:
