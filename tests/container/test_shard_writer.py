@@ -66,6 +66,7 @@ def test_every_file_is_valid_alone_and_has_its_own(tmp_path):
             assert file.envelope.features == (3 if first else 1)
             assert (shard_block.dirs is not None) == first
         assert cmf_reader.verify(cmf_reader.CmfFile(path)) == []
+        assert len(cmf_reader.open_model(path).tensors) == 7 + 4
 
 
 def test_the_first_file_names_all_directories(tmp_path):

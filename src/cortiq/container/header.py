@@ -37,7 +37,7 @@ class ShardInfo:
     no: int = key(integer(1, MAX_SHARDS))
     count: int = key(integer(1, MAX_SHARDS))
     set: str | None = optional(_set_digits)
-    dirs: tuple[int, ...] | None = optional(array(hash64_digits, MAX_SHARDS))
+    dirs: tuple[int, ...] | None = key(array(hash64_digits, MAX_SHARDS), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
