@@ -7,18 +7,22 @@ from pathlib import Path
 import pytest
 
 import cortiq
+from builders.cmf import header
+from builders.operations import tensor
 from builders.reference import reference_folder
 from builders.sets import MAX_BYTES, single, whole, written_set
 from builders.tiny import Tiny, tokenizer_json, write_tiny
 from cortiq.container import open as open_model
 from cortiq.container import open_single, verify
+from cortiq.container.shard_writer import write_shards
 from cortiq.convert import ConvertOptions
 from cortiq.edit.diff import diff
 from cortiq.edit.requant import requant
 from cortiq.edit.shard import merge, shard
 from cortiq.edit.story import story
 from cortiq.engine.perplexity import perplexity
-from cortiq.errors import Changed, HashMismatch, Parse, UsageError
+from cortiq.errors import Changed, HashMismatch, Parse, Shard, UsageError
+from cortiq.model.loader import PlanOptions, build_plan
 
 
 def test_merging_gives_back_the_bytes(tmp_path: Path) -> None:
@@ -103,10 +107,6 @@ def test_a_set_is_verified_whole(tmp_path: Path) -> None:
 
 def test_what_only_the_whole_set_can_tell(tmp_path: Path) -> None:
     """A skill in one file replaces a tensor of another with another shape."""
-    from builders.cmf import header
-    from builders.operations import tensor
-    from cortiq.container.shard_writer import write_shards
-
     specs = [tensor("w", 900), tensor("x", 900), tensor("skill.s.w", 800), tensor("skill.s.x", 900)]
     written = write_shards(tmp_path / "m", header(skills=[{"id": "s"}]), specs, 3600)
     for path in written.paths:
@@ -158,6 +158,14 @@ def test_a_set_computes_what_its_file_does(models: tuple[Path, Path], mode: str)
             values.append(perplexity(model, text, n_ctx=32))
     assert logits[0] == logits[1]
     assert values[0] == values[1]
+
+
+def test_one_file_of_a_set_does_not_run(models: tuple[Path, Path]) -> None:
+    for no in (1, 2):
+        with open_single(models[1].with_name(f"m-0000{no}{models[1].name[7:]}")) as file:
+            with pytest.raises(Shard) as caught:
+                build_plan(file, PlanOptions(threads=1))
+            assert caught.value.kind == "Shard.part"
 
 
 def test_a_requantized_set_is_a_file(models: tuple[Path, Path], tmp_path: Path) -> None:

@@ -180,7 +180,10 @@ class File:
         """The file that holds the tensor ``name``: this one, or one of its set."""
         if not self.parts:
             return self
-        return next(part for part in self.parts if name in part.tensors)
+        if "homes" not in self._read:
+            self._read["homes"] = {other: part for part in self.parts for other in part.tensors}
+        home: File = self._read["homes"][name]
+        return home
 
     def address(self, entry: TensorEntry) -> int:
         """Where the bytes of a tensor of this file are in memory, for native views. Keep the file alive meanwhile."""
