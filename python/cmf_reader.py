@@ -190,8 +190,9 @@ def parse_header(raw: bytes) -> dict[str, Any]:
         ids = [*chat.get("eos_token_ids", []), chat.get("bos_token_id") or 0, chat.get("pad_token_id") or 0]
         need(max(ids) < arch["vocab_size"], "Parse.chat", "a token id is not below vocab_size")
     if shard is not None:
-        check(shard, {"no! count!": (1, 100_000)}, "Parse.shard", "shard")
-        need(shard["no"] <= shard["count"], "Parse.shard", "no is above count")
+        check(shard, {"no! count!": (1, 100_000), "set?": "[0-9a-fA-F]{32}", "dirs": [HASH]}, "Parse.shard", "shard")
+        dirs = shard.get("dirs", range(shard["count"]))
+        need(shard["no"] <= shard["count"] == len(dirs), "Parse.shard", "no or dirs do not fit count")
     check({} if hashes is None else hashes, {"masks vocab index": HASH}, "Parse.section_hash", "section_hashes")
     skills = header.get("skills", [])
     check(skills, [SKILL], "Parse.skill", "skills")
@@ -517,8 +518,7 @@ class CmfFile:
 def open_model(path: str | os.PathLike[str]) -> CmfFile:
     """A file. For any file of a shard set the first one, with the tensors of all (SPEC 10)."""
     file, files = CmfFile(path), list[CmfFile]()
-    shard = file.header.get("shard") or {"count": 1}
-    if shard["count"] == 1:
+    if (shard := file.header.get("shard") or {"count": 1})["count"] == 1:
         return file
     name = f"-{shard['no']:05}-of-{shard['count']:05}.cmf"
     need(file.path.endswith(name), "Shard.mismatch", f"the name does not end with {name}")
@@ -529,7 +529,8 @@ def open_model(path: str | os.PathLike[str]) -> CmfFile:
         stated = files[-1].header.get("shard") or {}
         need((stated.get("no"), stated.get("count")) == (no, shard["count"]), "Shard.mismatch", f"{sibling}: {stated}")
         ours, theirs = (part.header["shard"].get("set") or part.header["arch"] for part in (files[0], files[-1]))
-        need(ours == theirs, "Shard.set_mismatch", f"{sibling} belongs to another set")
+        dirs = [int(digits, 16) for digits in files[0].header["shard"].get("dirs", [])[max(1, no - 1) : no]]
+        need(ours == theirs and dirs in ([], [hash64(files[-1].section("directory"))]), "Shard.set_mismatch", sibling)
         for tensor in files[-1].tensors.values() if no > 1 else ():
             need(tensor.name not in files[0].tensors, "Parse.name_dup", "the name is in two shards", tensor.name)
             files[0].tensors[tensor.name] = tensor

@@ -8,6 +8,7 @@ from typing import Any
 
 from builders.cmf import header, pattern, two_layers
 from cortiq.container import File, TensorSpec, grow, open_single, write_file
+from cortiq.container.shard_writer import write_shards
 from cortiq.edit.compact import compact
 from cortiq.edit.history import undo
 from cortiq.edit.metadata import edit_header
@@ -51,6 +52,12 @@ def write(path: Path) -> None:
     write_file(path, header(provenance={"tool": "new"}), [tensor("a"), tensor("b", 5000, 4)], vocab=b"{}")
 
 
+def write_set(path: Path) -> None:
+    """A model as a set of three files, whose names begin with that of ``path``."""
+    specs = [tensor("a"), tensor("b", 5000, 4), tensor("c", 9000, 6)]
+    write_shards(path, header(provenance={"tool": "new"}), specs, 36_000, vocab=b"{}")
+
+
 OPERATIONS: dict[str, Callable[[Path], object]] = {
     "append": append,
     "edit": edit,
@@ -58,6 +65,10 @@ OPERATIONS: dict[str, Callable[[Path], object]] = {
     "compact": compact,
     "write": write,
 }
+
+
+# Named apart: what they leave is not one file.
+SETS: dict[str, Callable[[Path], object]] = {"set": write_set}
 
 
 def state(file: File) -> State:

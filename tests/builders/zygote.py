@@ -1,7 +1,7 @@
 """Runs operations in forked children, so that a tracer counts the system calls of the operation alone.
 
-A line on standard input names a folder with one file for each operation, ``NAME.cmf``. The answer is a line with
-``NAME=STATUS`` for each: 0, the number of the signal that killed it, negative, or 3 for an exception.
+A line on standard input names a folder with one file for each operation to be run, ``NAME.cmf``. The answer is a line
+with ``NAME=STATUS`` for each: 0, the number of the signal that killed it, negative, or 3 for an exception.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from builders.operations import OPERATIONS
+from builders.operations import OPERATIONS, SETS
 
+ALL = OPERATIONS | SETS
 _PR_SET_PTRACER = 0x59616D61
 _ANYBODY = ctypes.c_ulong(2**64 - 1)
 
@@ -22,7 +23,7 @@ def child(name: str, path: Path) -> None:
     """The operation, and the end of the process."""
     status = 3
     try:
-        OPERATIONS[name](path)
+        ALL[name](path)
         status = 0
     except BaseException:  # noqa: BLE001 - a forked child must not return
         traceback.print_exc()
@@ -36,7 +37,7 @@ def main() -> None:
     for line in sys.stdin:
         folder = Path(line.strip())
         told = []
-        for name in OPERATIONS:
+        for name in ALL:
             path = folder / f"{name}.cmf"
             if not path.exists():
                 continue

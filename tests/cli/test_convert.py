@@ -58,6 +58,18 @@ def test_never_overwrites_by_default(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert output.read_bytes()[:4] == b"CMF\x01"
 
 
+def test_a_set_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["convert", str(CHECKPOINT), str(tmp_path / "m.cmf"), "--shard-max-gb", "0.0003", "--json"]
+    assert main([*arguments, "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)["files"]
+    assert list(tmp_path.iterdir()) == []
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["files"] == planned == len(list(tmp_path.iterdir())) > 1
+    assert document["output"] == str(tmp_path / f"m-00001-of-{planned:05}.cmf")
+    assert main(arguments) == 2
+
+
 def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "model.cmf"
     assert main(["convert", str(CHECKPOINT), str(output), "--dry-run", "--json"]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 import cortiq.container
 from cortiq.container import copy, open_single, verify
-from cortiq.errors import UnsupportedFeature
+from cortiq.errors import Shard
 
 DATA = Path(__file__).parents[1] / "data" / "container"
 FILES = (
@@ -89,6 +89,6 @@ def test_one_file_of_a_shard_set():
     path = DATA / "set-00004-of-00004.cmf"
     with open_single(path) as file:
         assert (file.header.shard.no, file.header.shard.count) == (4, 4)
-    with pytest.raises(UnsupportedFeature, match="not supported yet") as caught:
+    with pytest.raises(Shard, match="set-00001-of-00004") as caught:
         cortiq.container.open(path)
-    assert caught.value.code == "shards"
+    assert caught.value.kind == "Shard.missing"

@@ -107,7 +107,7 @@ def test_addresses_are_those_of_the_bytes(cmf, opened):
         assert ctypes.string_at(file.address(entry), entry.nbytes) == cmf.tensors[i].payload
         assert file.address(entry) % 64 == 0
         assert np.frombuffer(file[name].raw, np.uint8).ctypes.data == file.address(entry)
-    assert file.map_end - file.mapping.address == file.size == len(cmf.data)
+        assert file.map_end(entry) - file.mapping.address == file.size == len(cmf.data)
 
 
 def test_tensors_by_name_in_directory_order(cmf, opened):

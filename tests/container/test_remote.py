@@ -282,7 +282,7 @@ def test_what_needs_memory_refuses(server: RangeServer, tmp_path: Path) -> None:
             lambda: verify(file),
             lambda: check_signature(file),
             lambda: file.address(file.tensors["w.0"]),
-            lambda: file.map_end,
+            lambda: file.map_end(file.tensors["w.0"]),
         ):
             with pytest.raises(UsageError, match="download it first"):
                 use()

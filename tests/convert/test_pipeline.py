@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 import cortiq
 from builders.tiny import DATA
 from cortiq.convert import ConvertOptions, convert, parse_overrides
+from cortiq.edit.shard import shard
 from cortiq.errors import NonFinite, UsageError
 from cortiq.layouts import layout
 
@@ -121,3 +123,32 @@ def test_what_f16_cannot_hold_is_stored_as_f32(tmp_path: Path) -> None:
         assert file["model.norm.weight"].dtype == "f32"
         assert file["model.norm.weight"].numpy()[3] == 1e6
     assert any("model.norm.weight" in warning for warning in receipt.warnings)
+
+
+@pytest.mark.parametrize("quant", ["q8_row", "vbit_ro"])
+@pytest.mark.parametrize("digests", [True, False])
+def test_a_converted_set_is_the_converted_file_sharded(quant: str, digests: bool, tmp_path: Path) -> None:
+    options = ConvertOptions(quant=quant, digests=digests)
+    whole = convert(DATA / "llama", tmp_path / "a.cmf", options)
+    receipt = convert(DATA / "llama", tmp_path / "b.cmf", replace(options, threads=3, shard_bytes=300_000))
+    assert (receipt.output, receipt.tensors) == (tmp_path / f"b-00001-of-0000{receipt.files}.cmf", whole.tensors)
+    assert receipt.files > 2
+    with cortiq.open(receipt.output) as file:
+        assert sum(part.size for part in file.parts) == receipt.bytes_out
+    if digests:
+        written = shard(tmp_path / "a.cmf", tmp_path / "c", 300_000)
+        ours = [path.read_bytes() for path in sorted(tmp_path.glob("b-*"))]
+        assert ours == [path.read_bytes() for path in written.paths]
+    with pytest.raises(UsageError, match="exists"):
+        convert(DATA / "llama", tmp_path / "b.cmf", replace(options, shard_bytes=10**9))
+
+
+def test_a_set_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "llama"
+    shutil.copytree(DATA / "llama", folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"] = np.full_like(tensors["model.norm.weight"], np.nan)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(NonFinite):
+        convert(folder, tmp_path / "m.cmf", ConvertOptions(shard_bytes=300_000))
+    assert [path.name for path in tmp_path.iterdir()] == ["llama"]

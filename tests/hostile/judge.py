@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+import os
+import resource
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from cortiq import errors
@@ -105,7 +107,11 @@ class Judge:
             with open_model(self.path) as file:
                 assert self.case.holds is None or self.case.holds(file)
 
-        self.compare(self.raised(opened), kind)
+        before = open_files()
+        with room_for(self.case.room):
+            error = self.raised(opened)
+        self.compare(error, kind)
+        assert open_files() == before
 
     def writing(self, kind: str) -> None:
         with open_single(self.folder / "source.cmf") as file:
@@ -162,6 +168,25 @@ class Judge:
         assert found, f"no problem, not {kind}"
         for error in found:
             self.compare(error, kind)
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+@contextmanager
+def room_for(more: int | None) -> Iterator[None]:
+    """The process may open ``more`` files than it has open now."""
+    if more is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def matches(error: CortiqError | OSError, kind: str) -> bool:

@@ -68,6 +68,7 @@ class Case:
     ``needs``     as in the row
     ``reads``     what is read of the file after opening it; the section ``needs`` is about when not given
     ``skip``      why this machine cannot run the case, None when it can
+    ``room``      how many more files the process may open while the case opens a set
     """
 
     damage: Damage = untouched
@@ -81,6 +82,7 @@ class Case:
     needs: str | None = None
     reads: str | None = None
     skip: Callable[[], str | None] | None = None
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

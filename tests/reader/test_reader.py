@@ -233,6 +233,9 @@ def test_a_set_of_one_and_a_name_without_a_block_are_single_files(tmp_path: Path
         ({"s3": {"shard": None}}, "Shard.mismatch"),
         ({"s2": {"shard": {"no": 2, "count": 3, "set": "cd" * 16}}}, "Shard.set_mismatch"),
         ({"s2": {"shard": {"no": 2, "count": 3}}}, "Shard.set_mismatch"),
+        ({"s1": {"shard": {"no": 1, "count": 3, "set": "ab" * 16, "dirs": ["0"] * 3}}}, "Shard.set_mismatch"),
+        ({"s1": {"shard": {"no": 1, "count": 3, "set": "ab" * 16, "dirs": []}}}, "Parse.shard"),
+        ({"s1": {"shard": {"no": 1, "count": 3, "set": "ab"}}}, "Parse.shard"),
         ({"name3": "t1"}, "Parse.name_dup"),
     ],
 )

@@ -29,6 +29,8 @@ COMMANDS = {
     "checkout": ("checkout", "checkout", "Go to another version a .cmf file holds."),
     "compact": ("compact", "compact", "Write a .cmf file anew, without dead bytes and history."),
     "repair": ("repair", "repair", "Bring back the last whole version of a damaged .cmf file."),
+    "shard": ("shard", "shard", "Write a .cmf file as a set of smaller files."),
+    "merge": ("merge", "merge", "Write a set of files as one .cmf file."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
     "masks": ("masks", "masks", "List the task masks of a .cmf file."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,19 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_
 CONSOLE_OPTIONS = ("color", "quiet", "verbosity", "progress")
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+
+
+class Gigabytes(click.FloatRange):
+    """A size in GB, 10^9 bytes, as bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        size = super().convert(value, param, ctx) * 1e9
+        if not math.isfinite(size):
+            self.fail(f"{value} is not a size", param, ctx)
+        return max(1, round(size))
 
 
 class Option(click.Option):
@@ -149,6 +163,11 @@ def in_place(given: dict[str, Any]) -> InPlace:
     names = ("anyway", "drop_signature", "no_lock", "wait")
     anyway, drop_signature, no_lock, wait = (given.pop(name) for name in names)
     return InPlace(anyway=anyway, drop_signature=drop_signature, lock=not no_lock, wait=wait)
+
+
+def alone_option(function: F) -> F:
+    """``--alone``: one file of a set without the others; parameter ``alone``."""
+    return option("--alone", is_flag=True, help="The file named, without the rest of its set.")(function)
 
 
 def quant_option(function: F) -> F:

@@ -1,7 +1,10 @@
-"""An open CMF file (SPEC 1-9): sections, tensors, tokenizer, masks, skills. Immutable; read where it is used."""
+"""An open CMF file, or set of files (SPEC 1-10): sections, tensors, tokenizer, masks, skills. Immutable; read where it
+is used.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +14,9 @@ from typing import Any
 from cortiq.container.arch import Arch
 from cortiq.container.directory import Directory
 from cortiq.container.envelope import Envelope, Range
+from cortiq.container.hashing import hash64
 from cortiq.container.header import HASHED_SECTIONS, Header
+from cortiq.container.location import check_local
 from cortiq.container.mapping import FileBytes
 from cortiq.container.mask_meta import MaskMeta
 from cortiq.container.masks import MaskSet, decode_masks
@@ -28,12 +33,16 @@ MAX_VOCAB = 2**28
 class File:
     """A valid CMF file, mapped or remote. A context manager; ``file["name"]`` is a tensor, iteration gives the names.
 
+    A set of files is its first one with the tensors of all. What is about single bytes, such as ``envelope`` and
+    ``mapping``, is that of file 1; what is about tensors asks the file each is in.
+
     ``path``       as it was given; of a remote file its URL, a str without what may be secret in it
     ``envelope``   where the sections are
     ``header``     the header JSON, read-only
     ``tensors``    entries by name in directory order, read-only
     ``mapping``    the bytes
     ``mask_meta``  what the masks section says of its masks, None without one
+    ``parts``      the files of a set in order, empty for a single file
     """
 
     path: Path | str
@@ -42,12 +51,24 @@ class File:
     tensors: Directory
     mapping: FileBytes
     mask_meta: MaskMeta | None = None
+    parts: tuple[File, ...] = ()
     _read: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def local_path(self) -> Path:
+        """Where the file is on this machine. Raises UsageError.remote for one that is elsewhere."""
+        check_local(self.path, "this")
+        return Path(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of ``path``."""
+        return os.path.basename(self.path)
+
+    @property
     def size(self) -> int:
-        """Bytes of the file when it was opened."""
-        return self.mapping.size
+        """Bytes of the file, or of all files of the set, when it was opened."""
+        return sum(part.mapping.size for part in self.parts) if self.parts else self.mapping.size
 
     @property
     def arch(self) -> Arch:
@@ -56,8 +77,11 @@ class File:
 
     @property
     def dir_hash(self) -> int:
-        """hash64 of the directory as the envelope states it; 0 when the file carries none (SPEC 8.1)."""
-        return self.envelope.directory_hash
+        """hash64 of the directory as the envelope states it; 0 when the file carries none (SPEC 8.1).
+
+        Of a set, that of the merged directory.
+        """
+        return hash64(self.tensors.raw) if self.parts else self.envelope.directory_hash
 
     @property
     def section_hashes(self) -> dict[str, int]:
@@ -144,8 +168,8 @@ class File:
         """The tensor called ``name``. Raises MissingTensor."""
         if name not in self.tensors:
             raise MissingTensor("no such tensor", code="name", path=str(self.path), tensor=name)
-        entry = self.tensors[name]
-        return Tensor(entry, self.mapping.view(self.envelope.data.offset + entry.off, entry.nbytes))
+        entry, home = self.tensors[name], self.home(name)
+        return Tensor(entry, home.mapping.view(home.envelope.data.offset + entry.off, entry.nbytes))
 
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
@@ -165,17 +189,41 @@ class File:
         part = self.envelope.section(name)
         return self.view(part) if part.nbytes else None
 
+    def home(self, name: str) -> File:
+        """The file that holds the tensor ``name``: this one, or one of its set."""
+        if not self.parts:
+            return self
+        if "homes" not in self._read:
+            self._read["homes"] = {other: part for part in self.parts for other in part.tensors}
+        home: File = self._read["homes"][name]
+        return home
+
     def address(self, entry: TensorEntry) -> int:
         """Where the bytes of a tensor of this file are in memory, for native views. Keep the file alive meanwhile.
 
         Raises UsageError.remote for a remote file.
         """
-        return self.mapping.address + self.envelope.data.offset + entry.off
+        home = self.home(entry.name)
+        return home.mapping.address + home.envelope.data.offset + entry.off
 
-    @property
-    def map_end(self) -> int:
-        """Address after the last byte of the file in memory."""
-        return self.mapping.address + self.mapping.size
+    def map_end(self, entry: TensorEntry) -> int:
+        """Address after the last byte in memory of the file that holds a tensor."""
+        home = self.home(entry.name)
+        return home.mapping.address + home.mapping.size
+
+    def release(self, entry: TensorEntry, offset: int, nbytes: int) -> None:
+        """Drop the whole pages of a range of a tensor from memory; they come back from disk when touched again."""
+        home = self.home(entry.name)
+        home.mapping.release(home.envelope.data.offset + entry.off + offset, nbytes)
+
+    def check_usable(self) -> None:
+        """Raise Changed.file, naming the file, when the bytes that were mapped are no longer its own."""
+        for part in self.parts or (self,):
+            try:
+                part.mapping.check_usable()
+            except CortiqError as error:
+                error.path = error.path or str(part.path)
+                raise
 
     @property
     def closed(self) -> bool:
@@ -185,6 +233,8 @@ class File:
         """Give the mapping back once the views of it are gone; views taken before stay valid."""
         self._read.clear()
         self.mapping.close()
+        for part in self.parts:
+            part.close()
 
     def __enter__(self) -> File:
         return self

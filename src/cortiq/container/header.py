@@ -15,14 +15,29 @@ QUANT_TYPES = ("Q8_ROW", "Q4_BLOCK", "Q8_2F", "VBIT", "BF16", "F16", "F32")
 HASHED_SECTIONS = ("masks", "vocab", "index")
 MAX_SHARDS = 100_000
 MAX_EOS_IDS = 1024
+SET_DIGITS = 32
+_HEX = frozenset("0123456789abcdef")
+
+
+def _set_digits(value: Any, place: Place) -> str:
+    """128 bits as hexadecimal digits, in lower case."""
+    if not isinstance(value, str) or len(value) != SET_DIGITS or not _HEX.issuperset(value.lower()):
+        place.fail(f"{SET_DIGITS} hexadecimal digits", value)
+    return value.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInfo:
-    """Which part of a set of files this is (SPEC 10)."""
+    """Which part of a set of files this is (SPEC 10).
+
+    ``set``   32 hexadecimal digits that all files of a set share, None where the writer gave none
+    ``dirs``  in file 1, hash64 of the directories of all files in order; additions both
+    """
 
     no: int = key(integer(1, MAX_SHARDS))
     count: int = key(integer(1, MAX_SHARDS))
+    set: str | None = optional(_set_digits)
+    dirs: tuple[int, ...] | None = key(array(hash64_digits, MAX_SHARDS), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +164,8 @@ def _shard(value: Any, offset: int) -> ShardInfo | None:
     shard = read_record(ShardInfo, value, place)
     if shard.no > shard.count:
         place.child("no").fail(f"at most count {shard.count}", shard.no)
+    if shard.dirs is not None and len(shard.dirs) != shard.count:
+        place.child("dirs").fail(f"{shard.count} hashes", len(shard.dirs))
     return shard
 
 

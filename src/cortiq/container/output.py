@@ -13,6 +13,7 @@ import re
 import secrets
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar
@@ -41,6 +42,7 @@ class AtomicFile:
         self.temporary = self.folder / f".{given.name}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd: int | None = os.open(self.temporary, flags, 0o600)
+        self._published = False
 
     @property
     def fd(self) -> int:
@@ -59,16 +61,25 @@ class AtomicFile:
 
     def commit(self) -> None:
         """Sync, rename over the target, sync the folder. The file is final once this returns."""
+        self.seal()
+        self.publish()
+        self.disk.sync_dir(self.folder)
+
+    def seal(self) -> None:
+        """Set the permissions and sync: nothing is left to be written."""
         os.fchmod(self.fd, _mode(self.target))
         self.disk.sync(self.fd)
+
+    def publish(self) -> None:
+        """Rename a sealed file over the target. The name is on the disk when the folder has been synced."""
         self.disk.rename(self.temporary, self.target)
+        self._published = True
         self._close()
-        self.disk.sync_dir(self.folder)
 
     def discard(self) -> None:
         """Remove the temporary file, if it is still there."""
-        if self._fd is not None:
-            self._close()
+        self._close()
+        if not self._published:
             self.temporary.unlink(missing_ok=True)
 
     def __enter__(self) -> AtomicFile:
@@ -83,6 +94,22 @@ class AtomicFile:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
+
+
+def commit_set(files: Sequence[AtomicFile]) -> None:
+    """Commit files of one folder that belong together: the first appears when all others are there and on disk.
+
+    Whoever finds the new first file finds the others new. Until then it is the old one, or there is none.
+    """
+    for file in files:
+        file.seal()
+    for file in reversed(files[1:]):
+        file.publish()
+    first = files[0]
+    if len(files) > 1:
+        first.disk.sync_dir(first.folder)
+    first.publish()
+    first.disk.sync_dir(first.folder)
 
 
 def _mode(target: Path) -> int:

@@ -56,9 +56,9 @@ def check_skills(file: File) -> Iterator[Finding]:
     """Problems: a replacement that does not fit the backbone. Warnings: records and tensors that do not belong
     together, ids no writer should give, selections nothing can route by, lists that hold no layers.
 
-    What one file of a set cannot know, because the tensors are elsewhere, is not judged.
+    What one file of a set cannot know, because the tensors are elsewhere, is not judged; a set that is open is whole.
     """
-    whole = file.header.shard is None or file.header.shard.count == 1
+    whole = bool(file.parts) or file.header.shard is None or file.header.shard.count == 1
     for i, skill in enumerate(file.header.skills):
         yield from _check_record(skill, file.header["skills"][i].get("layers"), file)
         # The tensors of an applied or standalone skill have the names they have in the base.

@@ -22,6 +22,7 @@ from cortiq.container.hashing import hash64
 from cortiq.container.location import check_local
 from cortiq.container.parallel_hash import hash_all, hash_all_strong
 from cortiq.container.records_table import record_offset
+from cortiq.container.section_checks import check_skills
 from cortiq.container.tensor import Tensor
 from cortiq.container.verify_checks import CONTENT_CHECKS, METADATA_CHECKS
 from cortiq.errors import Bounds, CortiqError, HashMismatch, Parse, UnsupportedFeature, UsageError
@@ -30,6 +31,7 @@ from cortiq.layouts import layout
 Progress = Callable[[int, int], None]
 Level = Literal["quick", "full", "deep"]
 LEVELS: tuple[Level, ...] = ("quick", "full")
+_QUICK = ("header", "directory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Report:
     ``level``     quick: what opening a file checks, and envelope, header and directory against each other;
                   full: also every hash, every payload against the rules of its dtype, and what lies between;
                   deep: also further checks
+    ``files``     how many were verified: all of a set
     ``checked``   hashes compared: header, directory, sections, tensors
     ``digests``   SHA-256 digests compared; None when the file carries none that could be
     ``unhashed``  sections that carry no hash
@@ -50,6 +53,7 @@ class Report:
     """
 
     level: Level
+    files: int
     checked: int
     digests: int | None
     unhashed: tuple[str, ...]
@@ -83,6 +87,8 @@ def verify(
 ) -> Report:
     """Compare a file with what it says of itself; ``full`` reads all of it, ``quick`` no more than opening did.
 
+    Of a set every file is verified, and what can only be told of all together.
+
     ``progress`` is called in the calling thread with the bytes done and all bytes. ``require_hashes`` makes an
     unhashed section a problem. ``checks`` are run behind the full level and make it deep. Raises Changed.file when
     the file was rewritten or shrank since it was opened; what was appended since is not looked at. Raises
@@ -97,41 +103,64 @@ def verify(
     if level != "quick":
         check_local(file.path, "verifying all of a file")
     start = time.perf_counter()
-    file.mapping.check_usable()
-    run = _Run(file, threads or len(os.sched_getaffinity(0)), progress)
-    if level == "full":
-        run.full(checks)
-    else:
-        run.quick()
-    file.mapping.check_usable()
-    if require_hashes:
-        run.problems += [_unhashed(file, name) for name in run.unhashed]
-    if strict:
-        run.problems += run.warnings
-        run.warnings = []
-    for error in (*run.problems, *run.warnings):
-        error.path = error.path or str(file.path)
+    file.check_usable()
+    runs = [_Run(part, threads or len(os.sched_getaffinity(0)), level) for part in file.parts or (file,)]
+    total, before = sum(run.total for run in runs), 0
+    for run in runs:
+        run.progress = _behind(before, total, progress)
+        run.full(checks) if level == "full" else run.quick()
+        before += run.total
+        if require_hashes:
+            run.problems += [_unhashed(run.file, name) for name in run.unhashed]
+    if file.parts and level == "full":
+        runs[0].collect_new(check_skills(file), runs)
+    file.check_usable()
+    return _report(runs, "deep" if checks else level, strict, time.perf_counter() - start)
+
+
+def _behind(before: int, total: int, progress: Progress | None) -> Callable[[int], None]:
+    """Tells of bytes done behind ``before`` others, of ``total``."""
+
+    def advanced(done: int) -> None:
+        if progress is not None:
+            progress(before + done, total)
+
+    return advanced
+
+
+def _report(runs: Sequence[_Run], level: Level, strict: bool, seconds: float) -> Report:
+    for run in runs:
+        if strict:
+            run.problems += run.warnings
+            run.warnings = []
+        for error in (*run.problems, *run.warnings):
+            error.path = error.path or str(run.file.path)
+    where = {run.file.path: f"{run.file.name}: " if len(runs) > 1 else "" for run in runs}
+    digests = [run.digests_checked for run in runs]
+    known = [count for count in digests if count is not None]
     return Report(
-        level="deep" if checks else level,
-        checked=run.checked,
-        digests=run.digests_checked,
-        unhashed=tuple(run.unhashed),
-        problems=tuple(run.problems),
-        warnings=tuple(run.warnings),
-        bytes=run.done,
-        padding=run.padding,
-        dead=run.dead,
-        seconds=time.perf_counter() - start,
+        level=level,
+        files=len(runs),
+        checked=sum(run.checked for run in runs),
+        digests=sum(known) if len(known) == len(digests) else None,
+        unhashed=tuple(where[run.file.path] + name for run in runs for name in run.unhashed),
+        problems=tuple(problem for run in runs for problem in run.problems),
+        warnings=tuple(warning for run in runs for warning in run.warnings),
+        bytes=sum(run.done for run in runs),
+        padding=sum(run.padding for run in runs),
+        dead=sum(run.dead for run in runs),
+        seconds=seconds,
     )
 
 
 @dataclass(slots=True)
 class _Run:
-    """One verification under way."""
+    """The verification of one file under way."""
 
     file: File
     threads: int
-    progress: Progress | None
+    level: Level
+    progress: Callable[[int], None] = field(default=lambda done: None)
     checked: int = 0
     digests_checked: int | None = None
     done: int = 0
@@ -140,12 +169,17 @@ class _Run:
     unhashed: list[str] = field(default_factory=list)
     problems: list[CortiqError] = field(default_factory=list)
     warnings: list[CortiqError] = field(default_factory=list)
-    total: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes that will be hashed."""
+        names = _QUICK if self.level == "quick" else tuple(self.file.section_hashes)
+        blob = 0 if self.level == "quick" else sum(self.file.tensors.table.column("nbytes").tolist())
+        return blob + sum(self.file.envelope.section(name).nbytes for name in names)
 
     def quick(self) -> None:
         """Header and directory again, and what they say against each other. No byte of the blob is read."""
-        names = ("header", "directory")
-        self.total = sum(self.file.envelope.section(name).nbytes for name in names)
+        names = _QUICK
         self._hash_sections(names, None)
         self.unhashed += [
             name for name, digest in self.file.section_hashes.items() if digest == 0 and name not in names
@@ -156,10 +190,7 @@ class _Run:
     def full(self, checks: Sequence[Check]) -> None:
         """Everything there is, then ``checks``."""
         digests = self._digests()
-        names = tuple(self.file.section_hashes)
-        self.total = sum(self.file.envelope.section(name).nbytes for name in names)
-        self.total += sum(self.file.tensors.table.column("nbytes").tolist())
-        self._hash_sections(names, digests)
+        self._hash_sections(tuple(self.file.section_hashes), digests)
         self._hash_tensors(digests)
         self._leftovers()
         for check in (*METADATA_CHECKS, *CONTENT_CHECKS, *checks):
@@ -225,14 +256,19 @@ class _Run:
                 self.dead += gap.nbytes
                 self._collect([odd("bytes that belong to nothing", "dead_bytes", 0, gap.nbytes, offset=gap.offset)])
 
+    def collect_new(self, findings: Iterable[Finding], runs: Sequence[_Run]) -> None:
+        """Take up what none of ``runs`` has found."""
+        known = {_facts(error) for run in runs for error in (*run.problems, *run.warnings)}
+        self._collect(finding for finding in findings if _facts(finding.error) not in known)
+
     def _collect(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             (self.problems if finding.problem else self.warnings).append(finding.error)
 
     def _advance(self, nbytes: int) -> None:
         self.done += nbytes
-        if self.progress is not None and nbytes:
-            self.progress(self.done, self.total)
+        if nbytes:
+            self.progress(self.done)
 
     def _compare(self, place: tuple[str, str | None], offset: int, hashes: tuple[int, int]) -> bool:
         """Stored and found hash64 of a section, or of a tensor."""
@@ -268,6 +304,10 @@ class _Run:
             error.section, error.tensor = "data", tensor.name
             error.offset = self.file.envelope.data.offset + tensor.entry.off
             self.problems.append(error)
+
+
+def _facts(error: CortiqError) -> tuple[str, str | None, str]:
+    return error.kind, error.tensor, error.message
 
 
 def _unhashed(file: File, name: str) -> HashMismatch:

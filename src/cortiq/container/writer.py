@@ -7,7 +7,6 @@ Equal input gives equal bytes.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from cortiq.container.header import HASHED_SECTIONS, QUANT_TYPES, Header, parse_
 from cortiq.container.mask_meta import parse_mask_meta
 from cortiq.container.names import check_name
 from cortiq.container.output import AtomicFile
+from cortiq.container.shard_names import split_shard_name
 from cortiq.container.strict_json import dump_json
 from cortiq.container.tensor import TensorEntry
 from cortiq.container.tensor_checks import overlapping
@@ -44,7 +44,6 @@ from cortiq.errors import CortiqError, HashMismatch, Parse, UsageError
 from cortiq.layouts import check_tensor
 
 _U8 = 6
-_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.cmf$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class FilePlan:
     """What is written. With ``digests`` the last tensor holds them and gets its payload when the others are written."""
 
     header: Header
@@ -96,12 +95,11 @@ def write_file(
     HashMismatch for a payload or section that is not the one announced, OSError, and what a producer of chunks raises.
     In every case the target is left as it was.
     """
-    if unknown := sections.keys() - set(HASHED_SECTIONS):
-        raise TypeError(f"there is no section {', '.join(sorted(unknown))}")
     try:
-        plan = _plan(path, header, list(tensors), sections, layout, digests)
+        plan = plan_file(path, header, list(tensors), sections, layout=layout, digests=digests)
         with AtomicFile(path) as output:
-            envelope = _write(plan, output)
+            directory = write_body(plan, output)
+            envelope = write_head(plan, stated_header(plan, directory), directory, output)
             output.commit()
     except CortiqError as error:
         error.path = error.path or os.fspath(path)
@@ -122,15 +120,18 @@ def copy(file: File, path: str | os.PathLike[str]) -> Envelope:
     return write_file(path, file.header, specs, layout=record_layout(file), digests=False, **sections)
 
 
-def _plan(
+def plan_file(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
     tensors: list[TensorSpec],
     given: Mapping[str, Buffer | None],
-    layout: BlobLayout | None,
-    digests: bool,
-) -> _Plan:
-    """Everything but the payloads, checked."""
+    *,
+    layout: BlobLayout | None = None,
+    digests: bool = True,
+) -> FilePlan:
+    """Everything but the payloads, checked. ``given`` are the sections; the rest is as in ``write_file``."""
+    if unknown := given.keys() - set(HASHED_SECTIONS):
+        raise TypeError(f"there is no section {', '.join(sorted(unknown))}")
     sections = {name: flat(data) for name, data in given.items() if data is not None and flat(data)}
     if isinstance(header, Header):
         made, digests = _check_hashes(header, sections), False
@@ -144,13 +145,13 @@ def _plan(
     check_tensors(tensors)
     if "masks" in sections:
         parse_mask_meta(bytes(sections["masks"]), len(sections["masks"]), made.arch, 0)
-    if _SHARD_NAME.search(Path(path).name) and made.shard is None:
+    if split_shard_name(Path(path).name) is not None and made.shard is None:
         raise UsageError(
             "the name says it is a file of a shard set, but it is not", code="shard_name", found=Path(path).name
         )
     layout = layout or _fresh_layout(made, tensors, sections)
     _check_layout(layout, made, tensors, sections)
-    return _Plan(made, tensors, sections, layout, digests)
+    return FilePlan(made, tensors, sections, layout, digests)
 
 
 def _fresh_layout(header: Header, tensors: Sequence[TensorSpec], sections: Mapping[str, memoryview]) -> BlobLayout:
@@ -235,7 +236,8 @@ def _check_layout(
     check_ranges(envelope, layout.size)
 
 
-def _write(plan: _Plan, output: AtomicFile) -> Envelope:
+def write_body(plan: FilePlan, output: AtomicFile) -> bytes:
+    """Write everything but header and envelope; the bytes of the directory."""
     layout = plan.layout
     output.allocate(layout.size)
     planned = [
@@ -251,11 +253,21 @@ def _write(plan: _Plan, output: AtomicFile) -> Envelope:
         if list(_checked_directory(layout.directory, layout.envelope).values()) != entries:
             raise UsageError("the layout is for other tensors", code="layout")
         directory = layout.directory
-    header = with_directory_digest(plan.header, directory) if plan.digests else plan.header
-    output.write_at(layout.envelope.header.offset, memoryview(header.raw))
     output.write_at(layout.envelope.directory.offset, memoryview(directory))
     for name, data in plan.sections.items():
         output.write_at(layout.envelope.section(name).offset, data)
+    return directory
+
+
+def stated_header(plan: FilePlan, directory: bytes) -> Header:
+    """The header of a file with this directory. Its size is the one planned."""
+    return with_directory_digest(plan.header, directory) if plan.digests else plan.header
+
+
+def write_head(plan: FilePlan, header: Header, directory: bytes, output: AtomicFile) -> Envelope:
+    """Write the header and, last of all, the envelope."""
+    layout = plan.layout
+    output.write_at(layout.envelope.header.offset, memoryview(header.raw))
     envelope = replace(
         layout.envelope,
         header_hash=hash64(header.raw) if layout.envelope.header_hash else 0,
@@ -265,7 +277,7 @@ def _write(plan: _Plan, output: AtomicFile) -> Envelope:
     return envelope
 
 
-def _write_tensors(plan: _Plan, planned: Sequence[TensorEntry], output: AtomicFile) -> list[TensorEntry]:
+def _write_tensors(plan: FilePlan, planned: Sequence[TensorEntry], output: AtomicFile) -> list[TensorEntry]:
     """Write every payload in order; the entries with their hashes."""
     from cortiq.container.digest_pool import DigestPool  # readers need no threads
 

@@ -32,6 +32,7 @@ class ConvertOptions:
     ``revision``           revision of that source, when it is known
     ``allow_no_tokenizer`` write a file without a tokenizer when the source has none
     ``digests``            carry SHA-256 digests of everything; without them the bytes are those of other writers
+    ``shard_bytes``        write a set of files of about this size, four bytes counted for each weight (SPEC 10)
     """
 
     quant: str = "q8_row"
@@ -47,6 +48,7 @@ class ConvertOptions:
     revision: str | None = None
     allow_no_tokenizer: bool = False
     digests: bool = True
+    shard_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= 1024:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cortiq.container import TensorSpec, write_file
+from cortiq.container.shard_writer import check_set_output, write_shards
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
 from cortiq.convert.plan import Planned, plan_tensors
@@ -29,9 +30,10 @@ def convert(
 ) -> Receipt:
     """Convert the checkpoint at ``source`` (Hugging Face folder or GGUF file) into the CMF file ``output``.
 
-    The output appears complete or not at all. Raises UsageError (``exists`` unless ``force``), SourceError,
+    With ``shard_bytes`` it becomes the set of files that ``edit.shard`` would make of that file. The output appears
+    complete or not at all. Raises UsageError (``exists`` unless ``force``), SourceError,
     UnsupportedArch, MissingTensor, ShapeMismatch, NonFinite naming the tensor and its first bad weight, NativeMissing,
-    and what ``write_file`` raises.
+    and what ``write_file`` or ``write_shards`` raises.
     """
     options = options or ConvertOptions()
     _check_output(source, output, options)
@@ -42,8 +44,8 @@ def convert(
         header, notes = make_header(opened, options)
         with EncodePool(planned, options, progress) as pool:
             specs = [_spec(entry, pool) for entry in planned]
-            write_file(output, header, specs, vocab=opened.tokenizer_json, digests=options.digests)
-        return make_receipt(opened, planned, notes, output)
+            paths = _write(output, header, specs, opened.tokenizer_json, options)
+        return make_receipt(opened, planned, notes, paths)
 
 
 def make_header(source: Source, options: ConvertOptions) -> tuple[dict[str, Any], list[str]]:
@@ -89,7 +91,20 @@ def _spec(entry: Planned, pool: EncodePool) -> TensorSpec:
     return TensorSpec(entry.tensor.name, kind.id, entry.tensor.shape, entry.nbytes, pool.chunks(entry))
 
 
+def _write(
+    output: Path, header: dict[str, Any], specs: list[TensorSpec], vocab: bytes | None, options: ConvertOptions
+) -> tuple[Path, ...]:
+    """The files that were written."""
+    if options.shard_bytes is None:
+        write_file(output, header, specs, vocab=vocab, digests=options.digests)
+        return (output,)
+    return write_shards(output, header, specs, options.shard_bytes, vocab=vocab, digests=options.digests).paths
+
+
 def _check_output(source: Path, output: Path, options: ConvertOptions) -> None:
+    if options.shard_bytes is not None:
+        check_set_output(output, [source], force=options.force)
+        return
     if output.exists() and not options.force:
         raise UsageError("the output exists already", code="exists", path=str(output))
     if output.exists() and source.exists() and output.samefile(source):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +11,9 @@ from cortiq.container.file import File
 from cortiq.container.header import HASHED_SECTIONS
 from cortiq.container.locking import InPlace, LockedFile
 from cortiq.container.reader import open_single
-from cortiq.container.writer import TensorSpec, write_file
+from cortiq.container.writer import write_file
+from cortiq.edit.carried import Progress, carried
 from cortiq.errors import UsageError
-
-Progress = Callable[[int, int], None]
-_CHUNK = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +50,13 @@ def _write(file: File, target: Path, progress: Progress | None) -> Compacted:
     shard = file.header.shard
     if shard is not None and shard.count > 1:
         raise UsageError(
-            "one file of a shard set is not compacted alone",
+            "one file of a shard set is not compacted alone: merge the set first",
             code="shards",
             path=str(file.path),
             found=f"shard {shard.no} of {shard.count}",
         )
-    total, done = sum(entry.nbytes for entry in file.tensors.values()), 0
-
-    def chunks(payload: memoryview) -> Iterator[memoryview]:
-        nonlocal done
-        for at in range(0, len(payload), _CHUNK):
-            chunk = payload[at : at + _CHUNK]
-            yield chunk
-            done += len(chunk)
-            if progress is not None:
-                progress(done, total)
-
-    specs = [
-        TensorSpec(name, entry.dtype, entry.shape, entry.nbytes, chunks(file[name].raw), entry.hash)
-        for name, entry in file.tensors.items()
-    ]
     # Digests name the directory, which changes; without them the header stays as it is, byte for byte.
     header = file.header.to_dict() if FIELD in file.header else file.header
     masks, vocab, index = (file.section(name) for name in HASHED_SECTIONS)
-    write_file(target, header, specs, masks=masks, vocab=vocab, index=index)
+    write_file(target, header, carried(file, progress), masks=masks, vocab=vocab, index=index)
     return Compacted(file.size, target.stat().st_size)

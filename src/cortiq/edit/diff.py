@@ -17,7 +17,7 @@ from cortiq.errors import Bounds, Parse, UnsupportedFeature
 Progress = Callable[[int, int], None]
 Identity = Literal["sha256", "hash64"]
 _SECTIONS = ("masks", "vocab", "index")
-_DERIVED = frozenset({"arch", "section_hashes", FIELD})  # compared by themselves, or follow from the rest
+_DERIVED = frozenset({"arch", "section_hashes", "shard", FIELD})  # compared by themselves, or follow from the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ class Diff:
 
     @property
     def equal(self) -> bool:
-        """True when nothing differs. Where things lie in the file, and whether it carries digests, does not count."""
+        """True when nothing differs. Where things lie, in how many files, and whether there are digests does not
+        count.
+        """
         return not (self.fields or self.sections or self.added or self.removed or self.changed)
 
 
@@ -103,9 +105,12 @@ def diff(a: File, b: File, *, values: bool = True, progress: Progress | None = N
 
 
 def _digests(file: File) -> Digests | None:
-    """Those of ``file``; none for a set of shards, whose header names the digests of its first file only."""
-    shard = file.header.shard
-    return None if shard is not None and shard.count > 1 else read_digests(file)
+    """Those of ``file``; of a set those of all its files, none where one has none."""
+    found = [read_digests(part) for part in file.parts or (file,)]
+    stated = [digests for digests in found if digests is not None]
+    if len(stated) < len(found):
+        return None
+    return Digests({name: value for part in stated for name, value in part.tensors.items()}, stated[0].sections)
 
 
 def _same(a: File, b: File, name: str, strong: tuple[Digests | None, Digests | None]) -> bool:

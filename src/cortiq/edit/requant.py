@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cortiq.container import Header, TensorSpec, write_file
+from cortiq.container import File, Header, TensorSpec, write_file
 from cortiq.container.digest import is_digest_tensor
 from cortiq.container.hash64 import Buffer
 from cortiq.convert.encode import EncodePool
@@ -36,11 +36,12 @@ def requant(source: Path, output: Path | None, options: ConvertOptions, *, progr
     have is kept too, with a note in the receipt.
 
     The output appears complete or not at all. Raises what ``cortiq.open`` and ``write_file`` raise, UsageError
-    (``exists`` unless ``force``, ``signed`` for replacing a file that has a signature), HashMismatch, NonFinite,
-    NativeMissing.
+    (``exists`` unless ``force``, ``signed`` for replacing a file that has a signature, ``shards`` for replacing files
+    of a set), HashMismatch, NonFinite, NativeMissing.
     """
     target = _checked_output(source, output, options)
     with open_cmf(source) as opened:
+        _check_parts(opened.file, target)
         planned = plan_requant(opened, options)
         encoded = [entry for entry in planned if not entry.kept]
         with EncodePool(encoded, options, progress) as pool:
@@ -53,7 +54,7 @@ def requant(source: Path, output: Path | None, options: ConvertOptions, *, progr
                 index=opened.file.section("index"),
                 digests=options.digests,
             )
-        return make_receipt(opened, planned, [], target)
+        return make_receipt(opened, planned, [], [target])
 
 
 def plan_requant(source: CmfSource, options: ConvertOptions) -> list[Planned]:
@@ -114,6 +115,12 @@ def _encoded(entry: Planned, tensor: CmfTensor, pool: EncodePool) -> Iterator[Bu
         pass
     yield from pool.chunks(entry)
     tensor.forget()
+
+
+def _check_parts(file: File, target: Path) -> None:
+    """The new file takes the place of none of a set it is made from."""
+    if any(target.exists() and target.samefile(part.path) for part in file.parts):
+        raise UsageError("the new file is the whole model: write it beside the set", code="shards", path=str(target))
 
 
 def _checked_output(source: Path, output: Path | None, options: ConvertOptions) -> Path:

@@ -61,7 +61,9 @@ def _model(file: File) -> Iterator[str]:
         f"attention heads and a vocabulary of {arch.vocab_size}; it was made for {arch.max_position_embeddings} "
         "positions."
     )
-    if file.header.shard is not None:
+    if file.parts:
+        yield f"It lies in a set of {len(file.parts)} files."
+    elif file.header.shard is not None:
         yield f"It is file {file.header.shard.no} of a set of {file.header.shard.count}; the others hold the rest."
 
 

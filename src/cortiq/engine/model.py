@@ -274,7 +274,7 @@ class Model:
         """A file that was closed by its owner keeps its bytes for the plan, and can no longer be looked at."""
         self._runner.check_open()
         if not self.file.closed:
-            self.file.mapping.check_usable()
+            self.file.check_usable()
 
     def _token(self, key: str, token_id: int | None) -> str | None:
         """Text of a special token: as ``tokenizer_config`` spells it, else that of the id it names."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cortiq.container.skill_file import refuse_to_run
-from cortiq.errors import UsageError
+from cortiq.errors import Shard, UsageError
 from cortiq.model.capabilities import describe
 from cortiq.model.facts import ModelFacts
 from cortiq.model.plan_builder import PlanBuilder
@@ -62,11 +62,12 @@ class LoadedPlan:
 def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
     """Describes, checks and builds.
 
-    Raises UnsupportedArch (also for a skill file, and for a default mask that restricts the model), MissingTensor and
-    ShapeMismatch by name, UsageError for options that cannot be
-    meant, NativeMissing without the native core, UnsupportedFeature for a dtype without a kernel.
+    Raises UnsupportedArch (also for a skill file, and for a default mask that restricts the model), Shard.part for one
+    file of a set opened alone, MissingTensor and ShapeMismatch by name, UsageError for options that cannot be meant,
+    NativeMissing without the native core, UnsupportedFeature for a dtype without a kernel.
     """
     refuse_to_run(file)
+    _refuse_part(file)
     check_default_mask(file)
     info = _resolve(describe(file.arch, file.tensors), options)
     plan = core.Plan(
@@ -81,6 +82,18 @@ def build_plan(file: File, options: PlanOptions) -> LoadedPlan:
     )
     PlanBuilder(plan, file, info.facts).build()
     return LoadedPlan(plan, info)
+
+
+def _refuse_part(file: File) -> None:
+    shard = file.header.shard
+    if shard is not None and shard.count > 1 and not file.parts:
+        raise Shard(
+            "one file of a set is not a model",
+            code="part",
+            path=str(file.path),
+            expected=f"all {shard.count} files",
+            found=f"shard {shard.no} of {shard.count}",
+        )
 
 
 def _resolve(facts: ModelFacts, options: PlanOptions) -> PlanInfo:

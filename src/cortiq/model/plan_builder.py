@@ -48,7 +48,7 @@ class PlanBuilder:
                 cols=cols,
                 address=self._file.address(entry),
                 nbytes=entry.nbytes,
-                limit=self._file.map_end,
+                limit=self._file.map_end(entry),
             )
         return self._matrices[name]
 

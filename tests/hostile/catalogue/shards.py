@@ -58,14 +58,15 @@ def swapped(folder: Path) -> None:
     (folder / "kept").rename(third)
 
 
-def in_sets(*names: str | None) -> Case:
-    """Shards that say which set they are of."""
+def in_sets(*names: str | None, dirs: list[int] | None = None) -> Case:
+    """Shards that say which set they are of, and the first which directories they have."""
 
     def change(folder: Path) -> None:
         for no, name in enumerate(names, 1):
-            facts = {"no": no, "count": COUNT} | ({} if name is None else {"set": name * 32})
             made = shard(no)
-            made.header["shard"] = facts
+            made.header["shard"] |= {} if name is None else {"set": name * 32}
+            if dirs is not None and no == 1:
+                made.header["shard"]["dirs"] = [f"{stated:016x}" for stated in dirs]
             made.with_header().save(path_of(folder, no))
 
     return opened(change)
@@ -79,6 +80,11 @@ def alone(path: Path) -> Path:
 
 def one_of_many(path: Path) -> Path:
     return shard(1, 100_000).save(path_of(path.parent, 1, 100_000))
+
+
+def eighty(path: Path) -> Path:
+    made = [shard(no, 80).save(path_of(path.parent, no, 80)) for no in range(1, 81)]
+    return made[0]
 
 
 WHOLE = [f"model.layers.{no}.input_layernorm.weight" for no in range(1, COUNT + 1)]
@@ -111,6 +117,11 @@ ROWS = (
         [
             in_sets("a", "b", "a"),
             in_sets("a", None, "a"),
+            in_sets(None, "a", None),
+            in_sets("a", "a", "a", dirs=[0, 1, 2]),
+            Case(place=in_sets("a", "A", "a").place, raw="SH ok"),
+            Case(place=in_sets("a", "a", "aa").place, raw="SH Parse.shard"),
+            Case(place=in_sets("a", "a", "a", dirs=[0, 1]).place, raw="SH Parse.shard"),
             other(2, shard(2).with_arch(hidden_size=128)),
             Case(place=in_sets("a", "a", "a").place, raw="SH ok"),
         ],
@@ -159,10 +170,14 @@ ROWS = (
     Row(
         "J9",
         "one of 100,000 shards",
-        [Case(place=one_of_many)],
+        [Case(place=one_of_many, says="-00002-of-100000.cmf")],
         raw="SH Shard.missing",
         needs="shards",
-        later="the number of system calls",
     ),
-    Row("J10", "more shards than file descriptors", later="shard sets"),
+    Row(
+        "J10",
+        "more shards than file descriptors",
+        [Case(place=eighty, room=64, raw="SH OSError"), Case(place=eighty, raw="SH ok")],
+        needs="shards",
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from builders.cmf import Cmf
 from cortiq.container.hash64 import hash64
+from hostile.catalogue.shards import path_of, shard
 from hostile.damage import fields, flip
 from hostile.row import HEADER_HASH, Case, Row
 
@@ -119,6 +120,16 @@ def unsigned_beside(path: Path) -> Path:
     """Anything under the name a signature has: growing asks no more."""
     signature(path).write_bytes(b"{}")
     return path
+
+
+def two_releases(path: Path) -> Path:
+    """Files of one set and the second of another, all signed; the second."""
+    for no, name in enumerate("aba", 1):
+        made = shard(no)
+        made.header["shard"]["set"] = name * 32
+        saved = made.with_header().save(path_of(path.parent, no))
+        signature(saved).write_text(json.dumps(signed(saved)))
+    return path_of(path.parent, 2)
 
 
 def linked(path: Path) -> Path:
@@ -243,7 +254,12 @@ ROWS = (
         [Case(place=unsigned_beside, raw="A UsageError.signed")],
         needs="growth",
     ),
-    Row("H12", "shards of two releases, each signed well", later="shard sets, and the signature of each"),
+    Row(
+        "H12",
+        "shards of two releases, each signed well",
+        [Case(place=two_releases, raw=("S ok", "SH Shard.set_mismatch"))],
+        needs="shards",
+    ),
     Row(
         "H13",
         "a link and its target, both with a signature: the one beside the given name counts",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console, human_bytes
-from cortiq.cli.params import Command, F, json_option, option, pass_console, stacked
+from cortiq.cli.params import Command, F, Gigabytes, json_option, option, pass_console, stacked
 from cortiq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ cortiq convert ./SmolLM2-135M-Instruct smollm2.cmf
 cortiq convert model.gguf model.cmf --quant q4_tiled
 cortiq convert --model ./checkpoint --quant q4_tiled --output model.cmf
 cortiq convert ./checkpoint model.cmf --tensor 'down_proj=q8_row' --dry-run
+cortiq convert ./checkpoint model.cmf --shard-max-gb 20
 """
 IMPORT_EPILOG = """
 cortiq import-gguf model.gguf --output model.cmf
@@ -55,6 +56,7 @@ def _work_options(function: F) -> F:
         option("-t", "--threads", type=click.IntRange(1, 1024), help="Encoder threads; the bytes are the same."),
         option("--force", is_flag=True, help="Replace an existing file."),
         option("--dry-run", is_flag=True, help="Read the headers, say what would be written."),
+        option("--shard-max-gb", type=Gigabytes(), metavar="GB", help="Write a set of files, as `cortiq shard` does."),
     )(function)
 
 
@@ -120,6 +122,7 @@ def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
         threads=given["threads"] or Settings.load().threads or core.usable_cpus(),
         force=given["force"],
         source_model=source,
+        shard_bytes=given.get("shard_max_gb"),
     )
 
 
@@ -143,19 +146,23 @@ def _convert(console: Console, model: str, output: Path, given: dict[str, Any]) 
 
 
 def _plan(console: Console, source: Path, output: Path, options: ConvertOptions, *, as_json: bool) -> None:
+    from cortiq.container.shard_writer import deal_out
     from cortiq.convert.plan import plan_tensors
     from cortiq.convert.sources import open_source
 
     with open_source(source) as opened:
         planned = plan_tensors(opened, options)
         arch = str(opened.arch["arch_name"])
+    shapes = [entry.tensor.shape for entry in planned]
+    files = 1 if options.shard_bytes is None else len(deal_out(shapes, options.shard_bytes))
     counts = Counter(entry.dtype for entry in planned)
     sizes = {kind: sum(entry.nbytes for entry in planned if entry.dtype == kind) for kind in counts}
     if as_json:
-        document = {"dry_run": True, "output": str(output), "arch_name": arch, "tensors": len(planned)}
+        document = {"dry_run": True, "output": str(output), "files": files, "arch_name": arch, "tensors": len(planned)}
         console.json({**document, "dtypes": dict(counts), "dtype_bytes": sizes, "bytes": sum(sizes.values())})
         return
-    console.line(f"{output}: {arch}, {len(planned)} tensors, {human_bytes(sum(sizes.values()))} of weights")
+    of = "" if options.shard_bytes is None else f" in {files} files"
+    console.line(f"{output}: {arch}, {len(planned)} tensors, {human_bytes(sum(sizes.values()))} of weights{of}")
     for kind, count in counts.most_common():
         console.line(f"{kind:9} {count:5} tensors  {human_bytes(sizes[kind]):>10}")
     for note in (entry.note for entry in planned if entry.note):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cortiq.cli.console import Console, human_bytes, human_count
-from cortiq.cli.params import Command, json_option, option, pass_console
+from cortiq.cli.params import Command, alone_option, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
@@ -26,17 +26,18 @@ cortiq info hf://org/repository/model.cmf@main
 @click.command(cls=Command, epilog=EPILOG)
 @click.argument("model")
 @option("--tensors", is_flag=True, help="List every tensor.")
+@alone_option
 @json_option
 @pass_console
-def info(console: Console, model: str, tensors: bool, as_json: bool) -> None:
+def info(console: Console, model: str, tensors: bool, alone: bool, as_json: bool) -> None:
     """Show what is in the .cmf file MODEL, at a URL, or behind a known name that was pulled.
 
-    No weight is read; `cortiq verify` checks the rest.
+    Any file of a set stands for the set. No weight is read; `cortiq verify` checks the rest.
     """
     from cortiq.cli.models import readable_file
-    from cortiq.container import open_single
+    from cortiq.container import open, open_single
 
-    with open_single(readable_file(model)) as file:
+    with (open_single if alone else open)(readable_file(model)) as file:
         if as_json:
             document = describe(file)
             if tensors:
@@ -76,7 +77,8 @@ def describe(file: File) -> dict[str, Any]:
         "generation_config": file.generation,
         **_sparsity(file),
         "provenance": fields.get("provenance"),
-        "shard": None if header.shard is None else {"no": header.shard.no, "count": header.shard.count},
+        "shard": None if header.shard is None else {n: getattr(header.shard, n) for n in ("no", "count", "set")},
+        "files": [{"path": str(part.path), "size": part.size, "tensors": len(part)} for part in file.parts or (file,)],
         "hashes": {name: f"{value:016x}" if value else None for name, value in present.items()},
         "sections": [
             {"name": name, "offset": part.offset, "bytes": part.nbytes} for name, part in _sections(file) if part.nbytes
@@ -140,12 +142,13 @@ def _slow(dtypes: list[str]) -> list[str] | None:
 def _record(file: File, name: str) -> dict[str, Any]:
     from cortiq.layouts import DTYPE_NAMES
 
-    entry = file.tensors[name]
+    entry, home = file.tensors[name], file.home(name)
     return {
         "name": entry.name,
         "dtype": DTYPE_NAMES[entry.dtype],
         "shape": list(entry.shape),
-        "offset": file.envelope.data.offset + entry.off,
+        "file": home.name,
+        "offset": home.envelope.data.offset + entry.off,
         "bytes": entry.nbytes,
         "hash": f"{entry.hash:016x}",
     }
@@ -180,8 +183,12 @@ def _lines(file: File, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ends = ", ".join(map(str, tokenizer["eos_token_ids"])) or "none stated"
         yield "tokenizer", f"{human_bytes(tokenizer['bytes'])}, {template}, stop ids {ends}"
     yield from _sparsity_lines(document)
-    if document["shard"]:
-        yield "shard", f"{document['shard']['no']} of {document['shard']['count']}"
+    if file.parts:
+        yield "set", f"{len(file.parts)} files, {human_bytes(file.size)} in all"
+        for part in file.parts:
+            yield "", f"{part.name}  {len(part):5} tensors  {human_bytes(part.size):>10}"
+    elif document["shard"]:
+        yield "shard", f"{document['shard']['no']} of {document['shard']['count']}, without the others"
     for label in ("generation_config", "provenance"):
         if document[label]:
             yield label.partition("_")[0], _plain(document[label])

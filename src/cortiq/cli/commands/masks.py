@@ -30,9 +30,9 @@ def masks(console: Console, model: str, as_json: bool) -> None:
     states, the shares that are off are counted.
     """
     from cortiq.cli.models import readable_file
-    from cortiq.container import open_single
+    from cortiq.container import open
 
-    with open_single(readable_file(model)) as file:
+    with open(readable_file(model)) as file:
         if as_json:
             console.json(describe_masks(file))
         elif not file.masks:

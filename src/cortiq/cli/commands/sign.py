@@ -52,6 +52,9 @@ def sign(console: Console, model: str, key: str, new_key: bool, force: bool, as_
             console.warning(f"{printable(str(path))} can be read by others than its owner; chmod 600 is better")
         with console.progress("signing") as progress:
             signer = sign_file(file, private, force=force, progress=progress.update)
+        shard = file.header.shard
+    if shard is not None and shard.count > 1:
+        console.note(f"file {shard.no} of a set of {shard.count}: each needs a signature of its own")
     if as_json:
         facts = {"path": str(file.path), "signature": str(signer.path)}
         console.json({**facts, "pubkey": signer.key.hex, "fingerprint": signer.key.fingerprint})

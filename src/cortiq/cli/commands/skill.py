@@ -38,9 +38,9 @@ def skill(ctx: click.Context, console: Console) -> None:
 def list_skills(console: Console, model: str, as_json: bool) -> None:
     """List the skills of the .cmf file MODEL: what each replaces and how it is chosen."""
     from cortiq.cli.models import readable_file
-    from cortiq.container import open_single
+    from cortiq.container import open
 
-    with open_single(readable_file(model)) as file:
+    with open(readable_file(model)) as file:
         document = describe_skills(file)
         if as_json:
             console.json(document)

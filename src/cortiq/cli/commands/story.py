@@ -27,10 +27,10 @@ def story(console: Console, model: str, as_json: bool) -> None:
     It says what the file states; `cortiq verify` tells whether that is true.
     """
     from cortiq.cli.models import readable_file
-    from cortiq.container import open_single
+    from cortiq.container import open
     from cortiq.edit.story import story as tell
 
-    with open_single(readable_file(model)) as file:
+    with open(readable_file(model)) as file:
         passages = tell(file)
         if as_json:
             console.json({"path": str(file.path), "story": {p.heading: list(p.sentences) for p in passages}})

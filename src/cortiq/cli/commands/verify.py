@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cortiq.cli.console import Console, human_bytes
-from cortiq.cli.params import Command, json_option, option, pass_console
-from cortiq.errors import CortiqError, Signature, UsageError, VerificationError, printable
+from cortiq.cli.params import Command, alone_option, json_option, option, pass_console
+from cortiq.errors import CortiqError, Shard, Signature, UsageError, VerificationError, printable
 
 if TYPE_CHECKING:
     from cortiq.container import Check, File, Report
@@ -29,6 +30,7 @@ cortiq verify model.cmf --pubkey maker.pub
 
 @dataclass(frozen=True, slots=True)
 class _Options:
+    alone: bool
     quick: bool
     deep: bool
     values: bool
@@ -54,6 +56,7 @@ class _Signed:
 @option("--quick", is_flag=True, group="Level", help="Envelope, header and directory only.")
 @option("--deep", is_flag=True, group="Level", help="Also load tokenizer and template, in a process with limits.")
 @option("--values", is_flag=True, group="Level", help="Deep, and report weights that are not finite.")
+@alone_option
 @option("--strict", is_flag=True, help="What is odd but allowed is a failure too.")
 @option("--require-hashes", is_flag=True, help="A section without a hash is a failure too.")
 @option("-t", "--threads", type=click.IntRange(1, 1024), help="Threads that read and hash.")
@@ -65,12 +68,12 @@ class _Signed:
 def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     """Check every hash and digest of the .cmf file MODEL, the content of every tensor, and its signature.
 
-    Of a file at a URL only the head: --quick.
+    The first file of a set stands for the set: all its files are checked. Any other is checked alone, and so is the
+    first when others are missing, with a warning. Of a file at a URL only the head: --quick.
 
     Exit code 4 when something differs from its hash or the signature is bad, 3 when the content is not valid.
     """
     from cortiq.cli.models import readable_file
-    from cortiq.container import open_single
     from cortiq.container.location import check_local
 
     options = _Options(**given)
@@ -79,20 +82,45 @@ def verify(console: Console, model: str, as_json: bool, **given: Any) -> int:
     if not options.quick:
         check_local(model, "verifying without --quick")
     keys = _keys(options)
-    with open_single(readable_file(model)) as file:
-        report = _verify(console, file, options)
-        signed = _signature(console, file, options, keys)
-        problems = [*report.problems, *([signed.error] if signed.error else [])]
+    opened, broken = _opened(readable_file(model), options.alone)
+    with opened as file:
+        report = _with(_verify(console, file, options), broken, strict=options.strict)
+        signed = {part: _signature(console, part, options, keys) for part in file.parts or (file,)}
+        problems = [*report.problems, *(found.error for found in signed.values() if found.error)]
         if as_json:
             facts = {"path": str(file.path), "ok": not problems, **_document(report, problems)}
-            console.json({**facts, "signature": _signature_document(signed)})
+            console.json({**facts, **_signatures_document(signed)})
         else:
             for line in _lines(console, file, report, problems):
                 console.line(line)
-            console.line(_signature_line(file, signed))
+            for line in _signature_lines(signed):
+                console.line(line)
             verdict = ("ok", "green") if not problems else (f"{len(problems)} problems", "red")
             console.line(console.paint(*verdict))
     return _exit_code(problems)
+
+
+def _opened(path: Path | str, alone: bool) -> tuple[File, CortiqError | None]:
+    """The file at ``path``, or the set it is the first file of.
+
+    Without its set it is verified all the same (SPEC 10): the error is why the files do not make a set.
+    """
+    from cortiq.container import open, open_single
+    from cortiq.container.location import is_url
+
+    file = open_single(path)
+    shard = file.header.shard
+    if alone or is_url(path) or shard is None or shard.no > 1 or shard.count == 1:
+        return file, None
+    try:
+        whole = open(path)
+    except CortiqError as error:
+        if isinstance(error, Shard) or error.kind == "Parse.name_dup":
+            return file, error
+        file.close()
+        raise
+    file.close()
+    return whole, None
 
 
 def _verify(console: Console, file: File, options: _Options) -> Report:
@@ -117,6 +145,15 @@ def _verify(console: Console, file: File, options: _Options) -> Report:
             require_hashes=options.require_hashes,
             checks=checks,
         )
+
+
+def _with(report: Report, broken: CortiqError | None, *, strict: bool) -> Report:
+    """``report`` of one file, and why it makes no set with the others."""
+    if broken is None:
+        return report
+    if strict:
+        return replace(report, problems=(*report.problems, broken))
+    return replace(report, warnings=(broken, *report.warnings))
 
 
 def _demands(options: _Options) -> bool:
@@ -163,6 +200,7 @@ def _exit_code(problems: list[CortiqError]) -> int:
 def _document(report: Report, problems: list[CortiqError]) -> dict[str, Any]:
     return {
         "level": report.level,
+        "files": report.files,
         "checked": report.checked,
         "digests": None if report.digests is None else {"alg": "sha256", "checked": report.digests},
         "unhashed": list(report.unhashed),
@@ -180,6 +218,12 @@ def _record(error: CortiqError) -> dict[str, Any]:
     found = {name: getattr(error, name) for name in ("section", "tensor", "offset", "expected", "found")}
     facts = {name: value if isinstance(value, int | None) else str(value) for name, value in found.items()}
     return {"kind": error.kind, "message": error.message, **facts}
+
+
+def _signatures_document(signed: dict[File, _Signed]) -> dict[str, Any]:
+    """``signature`` of a file, ``signatures`` by path of a set."""
+    made = {str(file.path): _signature_document(found) for file, found in signed.items()}
+    return {"signatures": made} if len(made) > 1 else {"signature": next(iter(made.values()))}
 
 
 def _signature_document(signed: _Signed) -> dict[str, Any] | None:
@@ -202,6 +246,11 @@ def _lines(console: Console, file: File, report: Report, problems: list[CortiqEr
         f"{printable(str(file.path))}: level {report.level}, {report.checked} hashes compared, "
         f"{human_bytes(report.bytes)} in {report.seconds:.2f} s ({rate / 1e9:.1f} GB/s)"
     )
+    shard = file.header.shard
+    if report.files > 1:
+        yield f"{report.files} files, which belong together"
+    elif shard is not None and shard.count > 1:
+        yield f"file {shard.no} of a set of {shard.count}: the others were not looked at"
     if report.level == "quick":
         yield "no tensor was read; without --quick all are"
     elif report.digests is None:
@@ -216,11 +265,20 @@ def _lines(console: Console, file: File, report: Report, problems: list[CortiqEr
         yield f"{human_bytes(report.dead)} belong to nothing"
 
 
-def _signature_line(file: File, signed: _Signed) -> str:
+def _signature_lines(signed: dict[File, _Signed]) -> Iterator[str]:
     from cortiq.container.location import is_url
 
-    if is_url(file.path):
-        return "whether it is signed was not asked"
+    if any(is_url(file.path) for file in signed):
+        yield "whether it is signed was not asked"
+        return
+    if not any(found.present for found in signed.values()):
+        yield "not signed"
+        return
+    for file, found in signed.items():
+        yield (f"{printable(file.name)}: " if len(signed) > 1 else "") + _signature_line(file, found)
+
+
+def _signature_line(file: File, signed: _Signed) -> str:
     if signed.signer is None:
         if not signed.present:
             return "not signed"

@@ -81,7 +81,7 @@ class CmfTensor(SourceTensor):
             )
 
     def _drop(self, offset: int, nbytes: int) -> None:
-        self.file.mapping.release(self.file.envelope.data.offset + self.entry.off + offset, nbytes)
+        self.file.release(self.entry, offset, nbytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
