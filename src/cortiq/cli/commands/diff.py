@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +14,14 @@ from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
-    from cortiq.container import TensorEntry
+    from cortiq.container import File, TensorEntry
     from cortiq.edit.diff import Diff, TensorChange
 
 DIFFERS = 5
 SHOWN = 20
 EPILOG = """
 cortiq diff old.cmf new.cmf
-cortiq diff base.cmf specialist.cmf --no-values
+cortiq diff model.cmf@1 model.cmf
 cortiq diff a.cmf b.cmf --json | jq .tensors.changed
 """
 
@@ -35,16 +36,15 @@ cortiq diff a.cmf b.cmf --json | jq .tensors.changed
 def diff(console: Console, before: str, after: str, values: bool, everything: bool, as_json: bool) -> int:
     """Show what changes from the .cmf file BEFORE to the file AFTER.
 
-    Compared are arch and header, sections, and tensors by their digests or hashes. Exit code 0 when
-    nothing differs, 5 when something does.
+    FILE@2 is version 2 of a file, by the numbers of `cortiq log`. Compared are arch and header,
+    sections, and tensors by their digests or hashes. Exit code 0 when nothing differs, 5 when
+    something does.
     """
-    from cortiq.cli.models import existing_file
-    from cortiq.container import open as open_file
     from cortiq.edit.diff import diff as compare
 
     with (
-        open_file(existing_file(before)) as a,
-        open_file(existing_file(after)) as b,
+        _opened(before) as a,
+        _opened(after) as b,
         console.progress("comparing") as progress,
     ):
         found = compare(a, b, values=values, progress=progress.update)
@@ -54,6 +54,18 @@ def diff(console: Console, before: str, after: str, values: bool, everything: bo
         for line in _lines(found, None if everything else SHOWN):
             console.line(line)
     return 0 if found.equal else DIFFERS
+
+
+def _opened(name: str) -> File:
+    """A file, or one of its versions. A path that exists means what it says."""
+    from cortiq.cli.models import existing_file
+    from cortiq.container import open as open_file
+    from cortiq.edit.history import open_version
+
+    model, _, number = name.rpartition("@")
+    if not model or not number.isdecimal() or Path(name).expanduser().exists():
+        return open_file(existing_file(name))
+    return open_version(existing_file(model), int(number))
 
 
 def _document(found: Diff) -> dict[str, Any]:
