@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from cortiq.container import open_single, skill_file
 from cortiq.container.locking import InPlace, LockedFile
 
 MIB = 1 << 20
-DATA = Path(__file__).parents[1] / "data" / "container"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "container"
 
 
 def test_document_of_a_swarm(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,3 +209,19 @@ def test_bytes_written_to_a_large_file(large: Path, tmp_path: Path, monkeypatch:
         ("checkout", large, 1),
     ):
         assert written(*change) < 64 << 10, change
+
+
+def test_the_commands_of_the_guide(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (ROOT / "docs" / "howto" / "skills.md").read_text()
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", guide, re.M | re.S)
+    (mask,) = re.findall(r"^```json\n(.*?)^```$", guide, re.M | re.S)
+    assert json.loads(mask)["metadata"]["sparsity"] == 0.25
+    monkeypatch.chdir(tmp_path)
+    base.rename("model.cmf")
+    shutil.copyfile(DATA / "sql.skill.cmf", "sql.skill.cmf")
+    folder(tmp_path / "trained", {"model.norm.weight": np.ones(64, np.float32)})
+    Path("code.json").write_text('{"layer_gates": [1, 1, 0, 1]}')
+    codes = {line: main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()}
+    assert [line for line, code in codes.items() if code] == [line for line in codes if " diff " in line]
+    with open_single("model.cmf") as file:
+        assert (list(file.skills), file.masks) == (["sql"], None)

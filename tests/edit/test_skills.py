@@ -10,7 +10,18 @@ import pytest
 
 from builders.skill_sources import GATE, NORM, UP, changed, folder, payloads, standalone
 from builders.tiny import Tiny, write_tiny
-from cortiq.container import InPlace, MaskInfo, MaskSet, TensorSpec, grow, locking, new_mask, open_single, verify
+from cortiq.container import (
+    InPlace,
+    MaskInfo,
+    MaskSet,
+    TensorSpec,
+    grow,
+    locking,
+    new_mask,
+    open_single,
+    verify,
+    write_file,
+)
 from cortiq.container.digest import read_digests
 from cortiq.edit.compact import compact
 from cortiq.edit.history import log, undo
@@ -274,6 +285,21 @@ def test_a_damaged_payload_is_not_taken_over(path: Path, tmp_path: Path) -> None
     with open_single(path) as file:
         assert file.envelope == before
         assert verify(file, require_hashes=True).ok
+
+
+def test_content_that_cannot_be_decoded_is_not_taken_over(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "model.cmf", Tiny(matrix="vbit_ro"))
+    source = cut(path, tmp_path / "s.cmf", digests=False)
+    with open_single(source) as file:
+        kept = {name: (file.tensors[name], bytearray(file[name].raw)) for name in file}
+        fields = file.header.to_dict()
+    kept[UP][1][0] = 7  # no width a row can have
+    write_file(source, fields, [TensorSpec(n, e.dtype, e.shape, e.nbytes, [b]) for n, (e, b) in kept.items()])
+    before = path.read_bytes()
+    with pytest.raises(CortiqError) as caught:
+        add(path, source)
+    assert (caught.value.kind, caught.value.tensor) == ("Parse.vbit_bits", UP)
+    assert path.read_bytes() == before
 
 
 def test_what_is_decided_is_decided_about_the_locked_file(

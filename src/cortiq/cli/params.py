@@ -79,7 +79,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = next((argument for argument in args if not argument.startswith("-")), None)
-        if self.default is not None and named is not None and args[0] not in self.commands:
+        if self.default is not None and named is not None and named not in self.commands:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cortiq.container import File, MaskSet, TensorSpec, encode_masks, open_single, write_file
+from cortiq.container import open as open_model
 from cortiq.container.directory import parse_directory
 from cortiq.container.envelope import parse_envelope
 from cortiq.container.hashing import hash64
@@ -40,9 +41,9 @@ def export_skill(
 
     Raises UsageError (``skill``; ``skill_empty`` for one without tensors; ``exists`` unless ``force``; ``base`` when no
     earlier version is there), BaseMismatch.base when ``base`` has another backbone, Parse.skill_id for an id nobody may
-    write, HashMismatch for payloads that are not what the file says, and what ``open_single`` and ``write_file`` raise.
+    write, HashMismatch for payloads that are not what the file says, and what ``open`` and ``write_file`` raise.
     """
-    with open_single(path) as file:
+    with open_model(path) as file:
         entries = file.skills.entries(skill_id)
         check_new_id(skill_id)
         if not entries:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from cortiq.container import File, Mask, TensorSpec, check_base, open_single, skill_file
 from cortiq.container.digest import covered
 from cortiq.container.strict_json import thaw
-from cortiq.errors import BaseMismatch
+from cortiq.errors import BaseMismatch, CortiqError
 
 
 class SkillSource(ABC):
@@ -86,12 +86,19 @@ class StandaloneSkill(SkillSource):
                 raise
 
     def specs(self, base: File, names: Mapping[str, str]) -> Sequence[TensorSpec]:
-        """The payloads as they are. Raises HashMismatch.tensor while they are consumed."""
+        """The payloads as they are. Raises Parse and Bounds for content that cannot be decoded, and HashMismatch.tensor
+        while they are consumed.
+        """
         made = []
         for name, own in names.items():
-            entry = self._file.tensors[name]
-            chunks = (self._file[name].raw,)
-            made.append(TensorSpec(own, entry.dtype, entry.shape, entry.nbytes, chunks, entry.hash or None))
+            tensor = self._file[name]
+            try:
+                tensor.validate()
+            except CortiqError as error:
+                error.path, error.tensor = str(self.path), name
+                raise
+            entry = tensor.entry
+            made.append(TensorSpec(own, entry.dtype, entry.shape, entry.nbytes, (tensor.raw,), entry.hash or None))
         return made
 
     def close(self) -> None:
