@@ -91,6 +91,7 @@ def test_a_version_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "UsageError.version" in err
     assert "a.cmf" in err
     assert main(["diff", f"{path}@x", path]) == 2
+    assert main(["diff", f"{path}@{'9' * 5000}", path]) != 0
     assert main(["diff", f"{tmp_path}/none@1", path]) == 2
 
 

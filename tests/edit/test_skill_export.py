@@ -106,3 +106,16 @@ def test_refusals(path: Path, tmp_path: Path) -> None:
             export_skill(path, name, output)
         assert caught.value.kind == kind
     assert not output.exists()
+
+
+def test_a_model_is_not_overwritten_by_its_skill(path: Path, tmp_path: Path) -> None:
+    base = Path(shutil.copyfile(path, tmp_path / "base.cmf"))
+    with open_single(path) as file:
+        source = folder(tmp_path / "1", changed(file), {"id": "a"})
+    add(path, source)
+    for output in (path, base):
+        before = output.read_bytes()
+        with pytest.raises(CortiqError) as caught:
+            export_skill(path, "a", output, base=base, force=True)
+        assert caught.value.kind == "UsageError.exists"
+        assert output.read_bytes() == before

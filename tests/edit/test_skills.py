@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cortiq.container import (
     MaskInfo,
     MaskSet,
     TensorSpec,
+    encode_masks,
     grow,
     locking,
     new_mask,
@@ -191,6 +193,39 @@ def test_the_mask_of_a_skill_comes_and_goes_with_it(path: Path, tmp_path: Path) 
     with open_single(path) as file:
         assert file.masks is not None
         assert list(file.masks) == ["general"]
+    assert strict_problems(path) == set()
+
+
+def test_the_default_falls_back_when_its_skill_goes(path: Path, tmp_path: Path) -> None:
+    source = cut(path, tmp_path / "s.cmf", masked=True)
+    add(path, source)
+    grow(path, masks=as_default(path, "sql"))
+    add(path, source, overwrite=True, force=True)
+    with open_single(path) as file:
+        assert file.masks is not None
+        assert file.masks.default_task == "sql"
+    remove_skill(path, "sql")
+    with open_single(path) as file:
+        assert file.masks is not None
+        assert file.masks.default_task == "general"
+    assert strict_problems(path) == set()
+
+
+def as_default(path: Path, name: str) -> bytes:
+    """The masks section with another default."""
+    with open_single(path) as file:
+        assert file.masks is not None
+        return encode_masks(replace(file.masks, default_task=name), file.arch)
+
+
+def test_a_mask_that_others_name_stays(path: Path, tmp_path: Path) -> None:
+    add(path, cut(path, tmp_path / "s.cmf", masked=True))
+    with open_single(path) as base:
+        add(path, folder(tmp_path / "b", changed(base, (UP,)), {"id": "b", "input_mask_task": "sql"}))
+    remove_skill(path, "sql")
+    with open_single(path) as file:
+        assert file.masks is not None
+        assert "sql" in file.masks
     assert strict_problems(path) == set()
 
 

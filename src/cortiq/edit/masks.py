@@ -123,9 +123,15 @@ def _open_mask(arch: Arch) -> Mask:
     return new_mask(arch, info)
 
 
-def _check_unused(masks: MaskSet, name: str, file: File) -> None:
+def users_of(name: str, file: File) -> list[str]:
+    """The skills and the other masks of ``file`` that name this mask, in words."""
+    infos = {} if file.masks is None else file.masks.infos
     users = [f"the skill {skill.id!r}" for skill in file.header.skills if skill.input_mask_task == name]
-    users += [f"the mask {other!r}" for other, info in masks.infos.items() if info.parent == name and other != name]
+    return users + [f"the mask {other!r}" for other, info in infos.items() if info.parent == name and other != name]
+
+
+def _check_unused(masks: MaskSet, name: str, file: File) -> None:
+    users = users_of(name, file)
     if masks.default_task == name and len(masks) > 1:
         users.append("the default task; --default names another")
     if users:

@@ -15,6 +15,7 @@ from cortiq.container.hashing import hash64
 from cortiq.container.history import read_history
 from cortiq.container.skill_file import backbone, dir_key
 from cortiq.container.skill_records import check_new_id
+from cortiq.container.skills import split_name
 from cortiq.container.tensor import TensorEntry
 from cortiq.errors import BaseMismatch, UsageError
 
@@ -48,7 +49,8 @@ def export_skill(
         check_new_id(skill_id)
         if not entries:
             raise UsageError("the skill has no tensors", code="skill_empty", path=str(file.path), found=skill_id)
-        if output.exists() and not force:
+        sources = [path] if base is None else [path, base]
+        if output.exists() and (not force or any(output.samefile(source) for source in sources)):
             raise UsageError("the output exists already", code="exists", path=str(output))
         key = _key_before_skills(file) if base is None else _key_of(Path(base), file)
         specs = [
@@ -114,7 +116,7 @@ def _key_before_skills(file: File) -> int:
         envelope = parse_envelope(version.head, file.size)
         raw = bytes(file.view(envelope.directory))
         directory = parse_directory(raw, envelope)
-        if backbone(directory) == present and not any(name.startswith("skill.") for name in directory):
+        if backbone(directory) == present and not any(map(split_name, directory)):
             return envelope.directory_hash or hash64(raw)
     raise UsageError(
         "the file does not know what it was before it had skills: name the base with --base",

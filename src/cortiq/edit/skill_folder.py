@@ -1,9 +1,11 @@
 """A folder with a skill (SPEC 9, 11): what a training recipe leaves behind.
 
-skill.json                the registry record; without it the skill has no more than an id
-tensors/NAME.npy          float weights under the name of the tensor they replace
-*.safetensors             the same, several in a file
-ffn_keep.npy              which neurons are alive; not used: the weights of the others are zero
+    skill.json                the registry record; without it the skill has no more than an id
+    tensors/NAME.npy          float weights under the name of the tensor they replace
+    *.safetensors             the same, several in a file
+    ffn_keep.npy              which neurons are alive; not used: the weights of the others are zero
+
+Weights are encoded in the dtype of what they replace.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _FLOATS = ("<f2", "<f4", "<f8")
 
 
 class FolderSkill(SkillSource):
-    """The skill in the folder ``path``. Its weights are encoded in the dtype of what they replace.
+    """The skill in the folder ``path``.
 
     Raises SourceError: ``json`` and ``skill_record`` for its record, ``npy`` and ``safetensors`` for a file that cannot
     be read, ``dtype`` and ``shape`` for weights that are no floats or of a kind it does not read, ``duplicate`` for a

@@ -19,7 +19,7 @@ from cortiq.container.skill_file import backbone
 from cortiq.container.skill_records import check_new_id
 from cortiq.container.skills import PREFIX
 from cortiq.convert.options import Progress
-from cortiq.edit.masks import section, with_mask, without_mask
+from cortiq.edit.masks import GENERAL, section, users_of, with_mask, without_mask
 from cortiq.edit.skill_folder import FolderSkill
 from cortiq.edit.skill_source import SkillSource, StandaloneSkill
 from cortiq.errors import Parse, UsageError
@@ -138,10 +138,10 @@ def _adding(file: File, source: SkillSource, own: str, specs: Sequence[TensorSpe
         record["layers"] = sorted(layers)
     masks = _without_own_mask(file, own)
     if source.mask is not None:
-        if masks is not None and own in masks:
+        if file.masks is not None and own in file.masks and not _owns_mask(file, own):
             raise UsageError("the file has a mask of this name that is not the skill's", code="mask_name", found=own)
         info = replace(source.mask.info, name=own, priority="Normal", parent=None)
-        masks = with_mask(masks, replace(source.mask, info=info), file.arch)
+        masks = with_mask(file.masks, replace(source.mask, info=info), file.arch)
         record["input_mask_task"] = own
     return Change(
         add=specs,
@@ -167,10 +167,19 @@ def _without_record(file: File, skill_id: str) -> dict[str, Any]:
     return fields
 
 
-def _without_own_mask(file: File, skill_id: str) -> MaskSet | None:
-    """The masks of the file without the one that belongs to the skill."""
+def _owns_mask(file: File, skill_id: str) -> bool:
     record = file.skills.get(skill_id)
-    owned = record is not None and record.input_mask_task == skill_id
-    if file.masks is None or not owned or skill_id not in file.masks:
-        return file.masks
-    return without_mask(file.masks, skill_id)
+    return record is not None and record.input_mask_task == skill_id
+
+
+def _without_own_mask(file: File, skill_id: str) -> MaskSet | None:
+    """The masks of the file without the one that belongs to the skill, unless another skill or mask names it too."""
+    masks = file.masks
+    if masks is None or skill_id not in masks or not _owns_mask(file, skill_id):
+        return masks
+    if len(users_of(skill_id, file)) > 1:
+        return masks
+    left = without_mask(masks, skill_id)
+    if left is not None and left.default_task == skill_id and GENERAL in left:
+        return replace(left, default_task=GENERAL)
+    return left

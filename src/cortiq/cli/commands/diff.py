@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DIFFERS = 5
 SHOWN = 20
+MAX_DIGITS = 10
 EPILOG = """
 cortiq diff old.cmf new.cmf
 cortiq diff model.cmf@1 model.cmf
@@ -63,7 +64,7 @@ def _opened(name: str) -> File:
     from cortiq.edit.history import open_version
 
     model, _, number = name.rpartition("@")
-    if not model or not number.isdecimal() or Path(name).expanduser().exists():
+    if not (model and number.isdecimal() and len(number) < MAX_DIGITS) or Path(name).expanduser().exists():
         return open_file(existing_file(name))
     return open_version(existing_file(model), int(number))
 
