@@ -1,5 +1,5 @@
-// q1s (SPEC 3.2): q1 tiles, [u32 count], then entries (u32 flat index, f16 value) in ascending order, which replace what
-// the tiles say.
+// q1s (SPEC 3.2): q1 tiles, [u32 count], then entries (u32 flat index, f16 value), which replace what the tiles say. Files
+// may have them in any order; here they ascend, and of equal indices the last one counts.
 #pragma once
 #include "layouts/q1.h"
 

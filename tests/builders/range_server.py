@@ -147,8 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
                     block[place] ^= 0x10
                 if answer.drip and owner.stopping.wait(answer.drip):
                     return
+                owner.sent += len(block)  # before the client can have it
                 self.wfile.write(block)
-                owner.sent += len(block)
         if answer.cut is not None or not answer.measured:
             self.close_connection = True
 

@@ -69,3 +69,34 @@ def test_weak_identity_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "x.cmf").write_bytes(b"x" * 200)
     assert main(["diff", write(tmp_path / "a.cmf"), str(tmp_path / "x.cmf")]) == 3
+
+
+def test_versions_of_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.cmf")
+    for value in ("x", "y"):
+        assert main(["edit", path, "--set", f"license={value}"]) == 0
+    capsys.readouterr()
+    assert main(["diff", f"{path}@1", f"{path}@2"]) == 5
+    assert '  license: null -> "x"' in capsys.readouterr().out
+    assert main(["diff", f"{path}@2", path]) == 5
+    assert '  license: "x" -> "y"' in capsys.readouterr().out
+    assert main(["diff", f"{path}@3", path]) == 0
+    assert main(["diff", f"{path}@1", write(tmp_path / "b.cmf")]) == 0
+
+
+def test_a_version_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.cmf")
+    assert main(["diff", f"{path}@2", path]) == 2
+    err = capsys.readouterr().err
+    assert "UsageError.version" in err
+    assert "a.cmf" in err
+    assert main(["diff", f"{path}@x", path]) == 2
+    assert main(["diff", f"{path}@{'9' * 5000}", path]) != 0
+    assert main(["diff", f"{tmp_path}/none@1", path]) == 2
+
+
+def test_a_path_that_is_there_means_what_it_says(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.cmf")
+    other = write(tmp_path / "a.cmf@1", 2.0)
+    assert main(["diff", other, write(tmp_path / "b.cmf", 2.0)]) == 0
+    assert main(["diff", other, path]) == 5

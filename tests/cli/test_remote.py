@@ -78,7 +78,7 @@ def test_diff(server: RangeServer, model: Path, tmp_path: Path, capsys: Capture)
     other = two_layers().save(tmp_path / "other.cmf")
     assert main(["diff", server.url, str(other), "--json"]) == 5
     removed = json.loads(capsys.readouterr().out)["tensors"]["removed"]
-    assert [entry["name"] for entry in removed] == ["w.x", "w.y", "skill.a.w.x"]
+    assert [entry["name"] for entry in removed] == ["w.x", "w.y", "w.m", "skill.a.w.x"]
 
 
 def test_diff_compares_values_when_asked(tmp_path: Path, capsys: Capture) -> None:

@@ -18,7 +18,7 @@ from builders.operations import State, state, tensor, write_set
 from cortiq.container import open as open_model
 from cortiq.container.shard_writer import write_shards
 from cortiq.errors import Shard
-from crash.test_kill import CALLS, Zygote
+from crash.test_kill import KILLS, Zygote
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
@@ -50,7 +50,7 @@ def state_of_set(folder: Path) -> State | str:
         return error.kind
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", KILLS)
 @pytest.mark.parametrize("before", ["nothing", "another"])
 def test_killed_at_every(call: str, before: str, zygote: Zygote, old: Path, tmp_path: Path) -> None:
     write_set(tmp_path / "set")

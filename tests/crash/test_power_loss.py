@@ -14,7 +14,21 @@ from cortiq.edit.compact import compact
 
 # Different images an operation must yield at least. An undo writes two sectors and the envelope, so there are few; a
 # full write never shows a part of a file under its name.
-DIFFERENT = {"append": 250, "edit": 60, "undo": 8, "compact": 2, "write": 2}
+DIFFERENT = {
+    "append": 250,
+    "edit": 60,
+    "undo": 8,
+    "checkout": 8,
+    "compact": 2,
+    "write": 2,
+    "skill-add": 150,
+    "skill-replace": 250,
+    "skill-remove": 60,
+    "masks-add": 60,
+    "masks-remove": 40,
+    "requant": 2,
+    "convert": 2,
+}
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -44,6 +44,7 @@ class Judge:
             "SH": self.shards,
             "W": self.writing,
             "A": self.growing,
+            "K": self.adding,
         }[tier](*answer)
 
     def opening(self, kind: str) -> None:
@@ -125,6 +126,15 @@ class Judge:
         from cortiq.container.growth import grow
 
         self.compare(self.raised(lambda: grow(self.path, header=lambda fields: {**fields, "note": "grown"})), kind)
+
+    def adding(self, kind: str) -> None:
+        from cortiq.edit.skills import add_skill, open_skill
+
+        def add() -> None:
+            with open_skill(self.path.with_name("skill.cmf")) as source:
+                add_skill(self.path, source, overwrite=True)
+
+        self.compare(self.raised(add), kind)
 
     def open(self) -> File:
         """The file, with what the row is about read."""

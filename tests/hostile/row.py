@@ -14,6 +14,7 @@ An outcome is a tier and an answer; a tuple of them must all hold.
     S Signature.alg          the command ``verify`` fails with this kind and its exit code
     SH Shard.missing         opening as a model raises this; ``SH ok`` opens
     A UsageError.links       growing the file in place raises this; ``A ok`` grows it
+    K BaseMismatch.base      adding ``skill.cmf``, which lies beside the file, raises this; ``K ok`` adds it
     W ok                     copying the open ``source.cmf`` onto the case's path works; else what it raises
 
 A kind without a code stands for any code of that kind.

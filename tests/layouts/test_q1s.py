@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from builders.weights import golden_tensors, heavy_tailed, put
-from cortiq.errors import Bounds, Parse
-from cortiq.layouts import layout
+from cortiq.errors import Bounds
+from cortiq.layouts import layout, native
 
 Q1S = layout("q1s")
 ROWS, COLS = 72, 96
@@ -29,8 +29,6 @@ CASES = [
     ("count beyond", put(COUNT, "<I", 0xFFFFFFFF), Bounds, "q1s_count"),
     ("slack", lambda p: p + b"\0", Bounds, "q1s_count"),
     ("index", outliers((ROWS * COLS, 1.0)), Bounds, "q1s_index"),
-    ("twice", outliers((7, 1.0), (7, 2.0)), Parse, "q1s_order"),
-    ("falling", outliers((7, 1.0), (6, 2.0)), Parse, "q1s_order"),
 ]
 
 
@@ -47,6 +45,34 @@ def test_an_outlier_replaces_the_tile() -> None:
     assert after[0, 0] == 3.0
     assert after[-1, -1] == -0.25
     assert (before != after).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ([(7, 1.0), (7, 2.0)], [(7, 2.0)]),
+        ([(700, 1.0), (6, 2.0), (95, 3.0)], [(6, 2.0), (95, 3.0), (700, 1.0)]),
+        (
+            [(9, 1.0), (5, 2.0), (9, 3.0), (5, 4.0), (ROWS * COLS - 1, 5.0)],
+            [(5, 4.0), (9, 3.0), (ROWS * COLS - 1, 5.0)],
+        ),
+    ],
+)
+def test_outliers_in_any_order_the_last_one_counts(
+    given: list[tuple[int, float]], same: list[tuple[int, float]]
+) -> None:
+    payload, wanted = outliers(*given)(GOLDEN.payload), outliers(*same)(GOLDEN.payload)
+    Q1S.validate(payload, GOLDEN.shape)
+    expected = Q1S.decode(wanted, GOLDEN.shape)
+    np.testing.assert_array_equal(Q1S.decode(payload, GOLDEN.shape), expected)
+    np.testing.assert_array_equal(Q1S.decode(bytes(Q1S.canonical(payload, GOLDEN.shape)), GOLDEN.shape), expected)
+    np.testing.assert_array_equal(native.decode(Q1S, payload, GOLDEN.shape), expected)
+    np.testing.assert_array_equal(native.decode_rows(Q1S, payload, GOLDEN.shape, 5, 9), expected[5:9])
+
+
+def test_the_usual_order_is_not_copied() -> None:
+    for payload in (GOLDEN.payload, outliers()(GOLDEN.payload), outliers((7, 1.0))(GOLDEN.payload)):
+        assert Q1S.canonical(payload, GOLDEN.shape) is payload
 
 
 def test_one_weight_in_a_hundred_is_kept() -> None:

@@ -13,8 +13,9 @@ import cortiq.container
 from builders.golden import max_relative_error
 from builders.tiny import Tiny, weights_of, write_tiny
 from cortiq import _native
-from cortiq.container import File
+from cortiq.container import File, TensorSpec, grow
 from cortiq.errors import UnsupportedArch, UsageError
+from cortiq.layouts import layout
 from cortiq.model.loader import LoadedPlan, PlanOptions, build_plan
 from cortiq.model.plan_builder import PlanBuilder
 from cortiq.model.reference import forward
@@ -73,6 +74,21 @@ def test_exact_logits_are_those_of_the_reference(tmp_path: Path, kind: str) -> N
         loaded = build_plan(file, PlanOptions(mode="exact", threads=1))
         # The random layers amplify the last bits.
         assert max_relative_error(logits_of(loaded, TOKENS), reference(file, loaded)) < 5e-5
+
+
+def test_outliers_in_another_order_give_the_same_logits(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "m.cmf", Tiny(matrix="q1s"))
+    with cortiq.container.open(path) as file:
+        expected = logits_of(build_plan(file, PlanOptions(threads=1)), TOKENS)
+        name = "model.layers.0.mlp.up_proj.weight"
+        entry, payload = file.tensors[name], bytearray(file[name].raw)
+        start = layout("q1s").payload_nbytes(entry.shape)
+        entries = [payload[at : at + 6] for at in range(start, len(payload), 6)]
+        payload[start:] = b"".join(reversed(entries))
+        assert payload != file[name].raw
+    grow(path, remove=[name], add=[TensorSpec(name, entry.dtype, entry.shape, entry.nbytes, [payload])])
+    with cortiq.container.open(path) as file:
+        assert np.array_equal(logits_of(build_plan(file, PlanOptions(threads=1)), TOKENS), expected)
 
 
 @pytest.mark.parametrize("kind", ["q8_row", "q4_tiled"])

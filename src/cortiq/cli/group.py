@@ -33,8 +33,8 @@ COMMANDS = {
     "merge": ("merge", "merge", "Write a set of files as one .cmf file."),
     "bench": ("bench", "bench", "Measure prompt and generation speed."),
     "ppl": ("ppl", "ppl", "Measure the perplexity of a text."),
-    "masks": ("masks", "masks", "List the task masks of a .cmf file."),
-    "skill": ("skill", "skill", "List the skills of a .cmf file."),
+    "masks": ("masks", "masks", "List, add and remove the task masks of a .cmf file."),
+    "skill": ("skill", "skill", "List, add, remove and export the skills of a .cmf file."),
     "doctor": ("doctor", "doctor", "Show this processor, what was chosen for it, and why."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
 }

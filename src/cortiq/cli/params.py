@@ -82,10 +82,20 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command of commands with an examples block as its epilog."""
+    """A command of commands with an examples block as its epilog.
 
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+    ``default`` names the one that is meant when the first argument names none.
+    """
+
+    def __init__(self, *arguments: Any, default: str | None = None, **attributes: Any) -> None:
         super().__init__(*arguments, **{**attributes, "context_settings": SETTINGS, "invoke_without_command": True})
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = next((argument for argument in args if not argument.startswith("-")), None)
+        if self.default is not None and named is not None and named not in self.commands:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(self.epilog, formatter)

@@ -4,7 +4,7 @@ from cortiq.container.arch import Arch
 from cortiq.container.blob_layout import BlobLayout, record_layout
 from cortiq.container.file import File
 from cortiq.container.finding import Check, Finding
-from cortiq.container.growth import grow
+from cortiq.container.growth import Change, grow, grow_by
 from cortiq.container.header import QUANT_TYPES, Header
 from cortiq.container.locking import InPlace
 from cortiq.container.mask_meta import MaskInfo, Quality
@@ -24,6 +24,7 @@ __all__ = [
     "QUANT_TYPES",
     "Arch",
     "BlobLayout",
+    "Change",
     "Check",
     "File",
     "Finding",
@@ -49,6 +50,7 @@ __all__ = [
     "copy",
     "encode_masks",
     "grow",
+    "grow_by",
     "new_mask",
     "open",
     "open_single",

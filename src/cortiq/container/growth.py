@@ -46,16 +46,27 @@ from cortiq.errors import CortiqError, MissingTensor, UsageError
 
 HeaderChange = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 _U8 = 6
+_WITH_MASKS = ("masks", "index")  # new masks make the index wrong: both are replaced
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What the caller wants. ``masks`` None keeps those there are, no bytes removes them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What becomes of a file.
 
-    add: Sequence[TensorSpec]
-    remove: frozenset[str]
-    header: HeaderChange | None
-    masks: memoryview | None
+    ``add``      tensors that become the last ones of the directory; a name that is there must be in ``remove``
+    ``remove``   names that leave the directory; their bytes stay where they are
+    ``header``   the fields instead of those there are, or a function that is given a copy of them while nobody else
+                 can write. Section hashes and digests are filled in
+    ``masks``    a masks section (SPEC 5); no bytes remove the one there is, None keeps it. With new masks the sparse
+                 index goes: it said what the old ones were, and writers should not make one any more (SPEC 7)
+    ``what``     what `cortiq log` shows
+    """
+
+    add: Sequence[TensorSpec] = ()
+    remove: frozenset[str] = frozenset()
+    header: HeaderChange | None = None
+    masks: memoryview | None = None
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +100,35 @@ def grow(
     allowed: InPlace | None = None,
     what: str = "",
 ) -> Envelope:
+    """Change the CMF file ``path`` as a ``Change`` of these parts says. Returns and raises as ``grow_by``."""
+    change = Change(
+        add=tuple(add),
+        remove=frozenset(remove),
+        header=header,
+        masks=None if masks is None else flat(masks),
+        what=what,
+    )
+    return grow_by(path, lambda file: change, allowed=allowed)
+
+
+def grow_by(
+    path: str | os.PathLike[str], decide: Callable[[File], Change], *, allowed: InPlace | None = None
+) -> Envelope:
     """Change the CMF file ``path`` by appending to it, all or nothing, and return its envelope.
 
-    ``add``      tensors that become the last ones of the directory; a name that is there must be in ``remove``
-    ``remove``   names that leave the directory; their bytes stay where they are
-    ``header``   the fields instead of those there are, or a function that is given a copy of them while nobody else
-                 can write. Section hashes and digests are filled in
-    ``masks``    a masks section (SPEC 5); no bytes remove the one there is
-    ``what``     what `cortiq log` shows
+    ``decide`` is given the file while nobody else can write to it. A file that carries digests gets them for what is
+    new. Nothing to do writes nothing.
 
-    A file that carries digests gets them for what is new. Nothing to do writes nothing.
-
-    Raises what ``open`` raises for the file and would raise for the result, what ``LockedFile`` raises,
-    MissingTensor.name, UsageError (``skill_file``, ``shards``, ``payload``), HashMismatch, OSError, and what a producer
-    of chunks raises. In every case the file is the one it was, perhaps with dead bytes at its end.
+    Raises what ``decide`` raises, what ``open`` raises for the file and would raise for the result, what
+    ``LockedFile`` raises, MissingTensor.name, UsageError (``skill_file``, ``shards``, ``payload``), HashMismatch,
+    OSError, and what a producer of chunks raises. In every case the file is the one it was, perhaps with dead bytes at
+    its end.
     """
-    change = _Change(tuple(add), frozenset(remove), header, None if masks is None else flat(masks))
     try:
-        check_tensors(change.add)
         with LockedFile(path, allowed or InPlace()) as locked, locked.read() as file:
-            plan = _plan(file, change, locked.size, what or _describe(change))
+            change = decide(file)
+            check_tensors(change.add)
+            plan = _plan(file, change, locked.size, change.what or _describe(change))
             return file.envelope if plan is None else _write(plan, locked)
     except CortiqError as error:
         error.path = error.path or os.fspath(path)
@@ -120,7 +140,7 @@ def tail_start(file: File, size: int) -> int:
     return file.envelope.data.offset + align(size - file.envelope.data.offset, ALIGNMENT)
 
 
-def _describe(change: _Change) -> str:
+def _describe(change: Change) -> str:
     words = [f"add {len(change.add)} tensors"] if change.add else []
     words += [f"remove {len(change.remove)} tensors"] if change.remove else []
     words += ["header"] if change.header is not None else []
@@ -128,7 +148,7 @@ def _describe(change: _Change) -> str:
     return ", ".join(words)
 
 
-def _plan(file: File, change: _Change, size: int, what: str) -> _Plan | None:
+def _plan(file: File, change: Change, size: int, what: str) -> _Plan | None:
     """None when there is nothing to do. Raises what ``open`` would raise for the result."""
     _check_grows(file.header)
     specs, digests = list(change.add), _digests_kept(file, change)
@@ -159,7 +179,7 @@ def _check_grows(header: Header) -> None:
         raise UsageError("a file of a shard set does not grow", code="shards", found=found)
 
 
-def _digests_kept(file: File, change: _Change) -> dict[str, bytes] | None:
+def _digests_kept(file: File, change: Change) -> dict[str, bytes] | None:
     """Digests of the tensors that stay. Removing the tensor that holds them removes them all."""
     stated = None if TENSOR in change.remove else read_digests(file)
     if stated is None:
@@ -167,7 +187,7 @@ def _digests_kept(file: File, change: _Change) -> dict[str, bytes] | None:
     return {name: digest for name, digest in stated.tensors.items() if name not in change.remove}
 
 
-def _kept(file: File, change: _Change, digests: bool) -> list[TensorEntry]:
+def _kept(file: File, change: Change, digests: bool) -> list[TensorEntry]:
     for name in change.remove:
         if name not in file.tensors:
             raise MissingTensor("no such tensor to remove", code="name", tensor=name)
@@ -185,7 +205,7 @@ def _place(specs: Sequence[TensorSpec], start: int, base: int) -> tuple[list[Ten
     return entries, end
 
 
-def _make_header(file: File, change: _Change, digests: bool, directory_changes: bool) -> Header | None:
+def _make_header(file: File, change: Change, digests: bool, directory_changes: bool) -> Header | None:
     """The new header, None when it would be the one there is."""
     before, fields = file.header.to_dict(), file.header.to_dict()
     if callable(change.header):
@@ -214,7 +234,7 @@ def _section_hashes(before: Mapping[str, Any], masks: memoryview | None) -> dict
     hashes = before.get("section_hashes")
     if masks is None:
         return hashes
-    others = {name: value for name, value in (hashes or {}).items() if name != "masks"}
+    others = {name: value for name, value in (hashes or {}).items() if name not in _WITH_MASKS}
     return ({"masks": f"{hash64(masks):016x}", **others} if masks else others) or None
 
 
@@ -222,7 +242,7 @@ def _digests_field(before: Mapping[str, Any], masks: memoryview | None, director
     """The digest of a directory that changes is filled in when it is known."""
     sections = dict(before[FIELD].get("sections", {}))
     if masks is not None:
-        sections.pop("masks", None)
+        sections = {name: value for name, value in sections.items() if name not in _WITH_MASKS}
         sections |= {"masks": hashlib.sha256(masks).hexdigest()} if masks else {}
     if directory_changes:
         sections["directory"] = "0" * (2 * NBYTES)
@@ -235,7 +255,7 @@ def _make_envelope(
     """The new envelope, without the hash of a new directory, and where its sections end."""
     envelope = file.envelope
     if masks is not None:
-        envelope = replace(envelope, masks=Range(end, len(masks)) if masks else Range(0, 0))
+        envelope = replace(envelope, masks=Range(end, len(masks)) if masks else Range(0, 0), index=Range(0, 0))
         end += len(masks)
     if header is not None:
         envelope = replace(envelope, header=Range(end, len(header.raw)))

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cortiq.container.directory import encode_directory
+from cortiq.container.digest import covered
+from cortiq.container.directory import encode_directory, parse_directory
+from cortiq.container.envelope import parse_envelope
 from cortiq.container.file import File
 from cortiq.container.hashing import hash64
+from cortiq.container.history import read_history
 from cortiq.container.skill_records import Skill
 from cortiq.container.skills import split_name
 from cortiq.container.tensor import TensorEntry
@@ -82,7 +85,7 @@ def check_base(skill: SkillFile, base: File) -> None:
     key, found = skill.base_dir_hash, dir_key(base)
     if key == found and key:
         return
-    grown = next((count for count, hash_ in _earlier_keys(base) if hash_ == key), None) if key else None
+    grown = _grown_from(base, key) if key else None
     raise BaseMismatch(
         _message(skill.skill, len(base) if grown is None else grown, grown is not None),
         code="base" if grown is None else "grown",
@@ -101,6 +104,25 @@ def _message(skill: Skill, count: int, grown: bool) -> str:
         )
     arch = f", a {skill.base_arch!r}" if skill.base_arch else ""
     return f"{name} was cut against another model{arch}: these are not its bytes"
+
+
+def _grown_from(base: File, key: int) -> int | None:
+    """How many tensors the base had when its directory had this key, None when it never had it.
+
+    What an earlier version in the file says counts only when the backbone is still what it was then.
+    """
+    for version in read_history(base).versions:
+        envelope = parse_envelope(version.head, base.size)
+        directory = base.view(envelope.directory)
+        if key == (envelope.directory_hash or hash64(directory)):
+            before = backbone(parse_directory(bytes(directory), envelope))
+            return len(before) if all(base.tensors.get(entry.name) == entry for entry in before) else None
+    return next((count for count, hash_ in _earlier_keys(base) if hash_ == key), None)
+
+
+def backbone(tensors: Mapping[str, TensorEntry]) -> list[TensorEntry]:
+    """The entries of a directory that belong to the model itself: neither to a skill nor to the digests."""
+    return [tensors[name] for name in covered(tensors) if split_name(name) is None]
 
 
 def _earlier_keys(base: File) -> Iterator[tuple[int, int]]:

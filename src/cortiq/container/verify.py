@@ -298,12 +298,16 @@ class _Run:
         return False
 
     def _check_content(self, tensor: Tensor) -> None:
+        kind, offset = layout(tensor.entry.dtype), self.file.envelope.data.offset + tensor.entry.off
         try:
-            layout(tensor.entry.dtype).validate(tensor.raw, tensor.entry.shape)
+            kind.validate(tensor.raw, tensor.entry.shape)
         except (Parse, Bounds) as error:
-            error.section, error.tensor = "data", tensor.name
-            error.offset = self.file.envelope.data.offset + tensor.entry.off
+            error.section, error.tensor, error.offset = "data", tensor.name, offset
             self.problems.append(error)
+            return
+        if kind.canonical(tensor.raw, tensor.entry.shape) is not tensor.raw:
+            message = "the content is not in the order other readers may expect"
+            self.warnings.append(Parse(message, code=f"{kind.name}_order", tensor=tensor.name, offset=offset))
 
 
 def _facts(error: CortiqError) -> tuple[str, str | None, str]:

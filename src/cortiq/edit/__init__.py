@@ -1,5 +1,5 @@
-"""What is done with finished files: comparing, telling what they are, other precisions, header fields, versions,
-compaction, repair.
+"""What is done with finished files: comparing, telling what they are, other precisions, header fields, skills,
+masks, versions, compaction, repair.
 """
 
 from cortiq.edit.requant import requant

@@ -83,6 +83,10 @@ class Layout(ABC):
         """
         self.check_nbytes(shape, as_bytes(payload).size)
 
+    def canonical(self, payload: Payload, shape: Shape) -> Payload:
+        """A validated payload in the order the native core needs: itself, or a copy where SPEC leaves it open."""
+        return payload
+
     def encoded_nbytes(self, shape: Shape, survey: Survey) -> int:
         """Bytes the encoder will write for a tensor of which ``survey`` was taken. Raises as ``payload_nbytes``."""
         return self.payload_nbytes(shape)

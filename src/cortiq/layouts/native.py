@@ -86,7 +86,7 @@ def decode_rows(layout: Layout, payload: Payload, shape: Shape, first: int, last
 
     rows, cols = rows_and_cols(shape)
     values = np.empty((max(last - first, 0), cols), np.float32)
-    core.decode(layout.id, as_bytes(payload), rows, values, first, isa)
+    core.decode(layout.id, as_bytes(layout.canonical(payload, shape)), rows, values, first, isa)
     return values
 
 

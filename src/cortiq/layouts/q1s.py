@@ -1,14 +1,15 @@
 """q1s (id 13): q1 and a list of outliers kept as f16 (SPEC 3.2).
 
-    bytes   [q1 tiles : rows * cols / 32][u32 count][(u32 flat index, f16 value) : count], indices ascending
-    value   that of q1; an outlier is its f16 value
+    bytes   [q1 tiles : rows * cols / 32][u32 count][(u32 flat index, f16 value) : count]
+    value   that of q1; an outlier is its f16 value, the last one where an index is repeated
     size    6 * rows * cols / 32 + 4 + 6 count
     shapes  2-D, not empty, cols a multiple of 32, at most 2^32 weights
     encode  outliers: every |w| >= t, where t is the k-th largest |w| and k = one weight in a hundred, rounded half up
             scale = max(f16(mean |w|), 2^-14) over the others of a group, signs of the others as in q1p;
             the sign of an outlier is its own and carries nothing on
 
-Outliers must ascend, as every known writer has them: the outliers of a row are then found without a look at the rest.
+SPEC leaves the order of the outliers open. Known writers have them ascending, and the native core needs it so: the
+outliers of a row are then found without a look at the rest.
 """
 
 from __future__ import annotations
@@ -58,10 +59,17 @@ class Q1S(RowLayout):
         indices = data[head:].view(_ENTRY)["index"].astype(np.int64)
         if count and int(indices.max()) >= shape[0] * shape[1]:
             raise Bounds("an outlier outside the tensor", code="q1s_index", found=int(indices.max()))
-        falls = np.diff(indices) <= 0
-        if falls.any():
-            found = int(indices[int(np.argmax(falls)) + 1])
-            raise Parse("outlier indices do not ascend", code="q1s_order", found=found)
+
+    def canonical(self, payload: Payload, shape: Shape) -> Payload:
+        data, head = as_bytes(payload), self.payload_nbytes(shape)
+        if (data.size - head) % _ENTRY.itemsize:
+            return payload
+        entries = data[head:].view(_ENTRY)
+        indices = entries["index"]
+        if (indices[:-1] < indices[1:]).all():
+            return payload
+        order = np.argsort(indices, kind="stable")
+        return np.concatenate([data[:head], entries[order].view(np.uint8)])
 
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
         return (TILE_NBYTES * (cols // GROUP),)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cortiq.errors import CortiqError
+from cortiq.layouts import layout
 from cortiq.model.facts import EMBEDDING, FINAL_NORM, LayerFacts, ModelFacts, RopeFacts
 from cortiq.model.ffn.dense import emit_dense
 from cortiq.model.mixers.attention import emit_attention
@@ -29,26 +30,31 @@ class PlanBuilder:
         self._buffers: dict[tuple[str, int], int] = {}
 
     def matrix(self, name: str) -> int:
-        """Handle of a mapped 2-D tensor, its content checked. The plan keeps the mapping alive.
+        """Handle of a mapped 2-D tensor, its content checked. The plan keeps the mapping alive, or a copy of a payload
+        whose order kernels cannot follow.
 
         Raises Parse and Bounds with the name of the tensor.
         """
         if name not in self._matrices:
-            entry = self._file.tensors[name]
+            tensor = self._file[name]
+            entry, kind = tensor.entry, layout(tensor.entry.dtype)
             try:
-                self._file[name].validate()
+                tensor.validate()
             except CortiqError as error:
                 error.tensor = name
                 raise
+            payload = kind.canonical(tensor.raw, entry.shape)
+            copied = payload if isinstance(payload, np.ndarray) else None
+            address = self._file.address(entry) if copied is None else copied.ctypes.data
             rows, cols = entry.shape
             self._matrices[name] = self.plan.tensor(
-                owner=self._file[name].raw,
+                owner=payload,
                 dtype=entry.dtype,
                 rows=rows,
                 cols=cols,
-                address=self._file.address(entry),
+                address=address,
                 nbytes=entry.nbytes,
-                limit=self._file.map_end(entry),
+                limit=self._file.map_end(entry) if copied is None else address + copied.nbytes,
             )
         return self._matrices[name]
 

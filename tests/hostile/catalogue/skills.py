@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import base64
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from builders.cmf import F16, Cmf, T, header, pattern
+from builders.cmf import ARCH, F16, Cmf, T, header, pattern, two_layers
+from cortiq.container import File, TensorSpec, grow
+from cortiq.engine.blend import blend_weights
+from cortiq.errors import CortiqError
 from hostile.damage import fields
 from hostile.row import HEADER_HASH, Case, Damage, Row
 
@@ -14,6 +20,7 @@ HIDDEN = 64
 NORM = "model.norm.weight"
 NAN = b"\x00\x7e"
 BASE_HASH = "9f22593eb458bc6f"
+KEY = f"{two_layers().get('dir_hash'):016x}"
 
 
 def b64(values: int, value: bytes = b"\0\0") -> str:
@@ -67,15 +74,67 @@ def contending(cmf: Cmf) -> Cmf:
     return replace(cmf, header=changed, tensors=tensors, data=bytearray()).build()
 
 
+def beside(key: str, name: str = "sql") -> Callable[[Path], Path]:
+    """``skill.cmf`` beside the file, cut against the base with this directory."""
+
+    def place(path: Path) -> Path:
+        record = {"id": name, "base_dir_hash": key}
+        made = Cmf(header(skills=[record]), [T(NORM, F16, (HIDDEN,), pattern(2 * HIDDEN, 9))], features=0b1000001)
+        made.build().save(path.with_name("skill.cmf"))
+        return path
+
+    return place
+
+
+def itself(path: Path) -> Path:
+    """The file is its own skill."""
+    path.with_name("skill.cmf").symlink_to(path)
+    return path
+
+
+def grown(path: Path) -> Path:
+    """Another skill came since the base of ``skill.cmf``."""
+    beside(KEY)(path)
+    grow(path, add=[TensorSpec(f"skill.b.{NORM}", F16, (HIDDEN,), 2 * HIDDEN, [pattern(2 * HIDDEN, 8)])])
+    return path
+
+
+def other_weights(cmf: Cmf) -> Cmf:
+    return cmf.put(cmf.get("data_off") + cmf.get_record(1, "off"), b"\1\2\3\4")
+
+
+def blends(energies: list[float], temperature: float, weights: list[float]) -> Callable[[File], bool]:
+    """Whether energies become these weights, none of them NaN."""
+    return lambda _: blend_weights(energies, temperature).tolist() == weights
+
+
+def refuses(energies: list[float], temperature: float, kind: str) -> Callable[[File], bool]:
+    """Whether energies are refused with this error."""
+
+    def holds(_: File) -> bool:
+        try:
+            blend_weights(energies, temperature)
+        except CortiqError as error:
+            return error.kind == kind
+        return False
+
+    return holds
+
+
 ROWS = (
     Row(
         "I1",
         "skill ids that are part of a path, or of a longer name",
-        [registry(skill(name)) for name in ("", ".", "..", "a.b", "a/b", "a\\b/c", "../x")],
+        [
+            *(registry(skill(name)) for name in ("", ".", "..", "a.b", "a/b", "a\\b/c", "../x")),
+            *(
+                Case(place=beside(KEY, name), expected=("O ok", "K Parse.skill_id"), raw="")
+                for name in ("a\\b", "s" * 200, "a\0", "Ａ", "sql ", "-", "_a")
+            ),
+        ],
         expected="O Parse.skill_id",
         raw=HEADER_HASH,
         needs="skills",
-        later="what a writer refuses beyond that",
     ),
     Row(
         "I2",
@@ -130,7 +189,24 @@ ROWS = (
         [skill_file(BASE_HASH)],
         expected=("O ok", "R UnsupportedArch.skill_file"),
     ),
-    Row("I7", "a skill applied to another base, to itself, to a shard", later="the command skill apply"),
+    Row(
+        "I7",
+        "a skill added to another base, to itself, to a shard, to a base that has grown",
+        [
+            Case(other_weights, place=beside(KEY), expected="K BaseMismatch.base", says="another model"),
+            Case(
+                fields(arch={**ARCH, "rope_theta": 5.0}), place=beside("0" * 15 + "1"), expected="K BaseMismatch.base"
+            ),
+            Case(skill_file(BASE_HASH), place=itself, expected="K UsageError.same_file"),
+            Case(skill_file(BASE_HASH), place=beside(KEY), expected="K UsageError.skill_base"),
+            Case(fields(shard={"no": 1, "count": 2}), place=beside(KEY), expected="K Shard.base"),
+            Case(fields(shard={"no": 2, "count": 2}), place=beside(KEY), expected="K Shard.base"),
+            Case(contending, place=beside(KEY), expected="K BaseMismatch.grown", says="has grown"),
+            Case(place=grown, expected="K BaseMismatch.grown", says="has grown"),
+            Case(place=beside(KEY), expected="K ok"),
+        ],
+        needs="skill_file",
+    ),
     Row(
         "I8",
         "routing parameters that do not fit the model",
@@ -165,5 +241,33 @@ ROWS = (
         needs="skills",
         later="that only the active one is used",
     ),
-    Row("I11", "blending with energies that are equal or not finite", later="blending of skills"),
+    Row(
+        "I11",
+        "blending with energies that are equal or not finite",
+        [
+            *(
+                Case(holds=blends(energies, temperature, weights))
+                for energies, temperature, weights in (
+                    ([0.5, 0.5], 0.4, [0.5, 0.5]),
+                    ([0.5, 0.5, 0.5], 0.0, [1, 0, 0]),
+                    ([0.7, 0.2], 0.0, [0, 1]),
+                    ([0.7, 0.2], 5e-324, [0, 1]),
+                    ([1e308, -1e308], 1.0, [0, 1]),
+                    ([0.7, 0.2], math.inf, [0.5, 0.5]),
+                    ([0.7], 0.4, [1]),
+                )
+            ),
+            *(
+                Case(holds=refuses(energies, temperature, kind))
+                for energies, temperature, kind in (
+                    ([0.5, math.nan], 0.4, "NonFinite.energy"),
+                    ([math.inf, 0.1], 0.0, "NonFinite.energy"),
+                    ([0.5, 0.1], -1.0, "UsageError.temperature"),
+                    ([0.5, 0.1], math.nan, "UsageError.temperature"),
+                    ([], 0.4, "UsageError.blend"),
+                )
+            ),
+        ],
+        expected="O ok",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +14,15 @@ from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
-    from cortiq.container import TensorEntry
+    from cortiq.container import File, TensorEntry
     from cortiq.edit.diff import Diff, TensorChange
 
 DIFFERS = 5
 SHOWN = 20
+MAX_DIGITS = 10
 EPILOG = """
 cortiq diff old.cmf new.cmf
-cortiq diff base.cmf specialist.cmf --no-values
+cortiq diff model.cmf@1 model.cmf
 cortiq diff a.cmf b.cmf --json | jq .tensors.changed
 cortiq diff model.cmf https://example.org/model.cmf
 """
@@ -36,19 +38,18 @@ cortiq diff model.cmf https://example.org/model.cmf
 def diff(console: Console, before: str, after: str, values: bool | None, everything: bool, as_json: bool) -> int:
     """Show what changes from the .cmf file BEFORE to the file AFTER.
 
-    Compared are arch and header, sections, and tensors by their digests or hashes, and by value where
-    both files are on this machine. Exit code 0 when nothing differs, 5 when something does.
+    FILE@2 is version 2 of a file, by the numbers of `cortiq log`. Compared are arch and header,
+    sections, and tensors by their digests or hashes, and by value where both files are on this
+    machine. Exit code 0 when nothing differs, 5 when something does.
     """
-    from cortiq.cli.models import readable_file
-    from cortiq.container import open as open_file
     from cortiq.container.location import is_url
     from cortiq.edit.diff import diff as compare
 
     if values is None:
         values = not (is_url(before) or is_url(after))
     with (
-        open_file(readable_file(before)) as a,
-        open_file(readable_file(after)) as b,
+        _opened(before) as a,
+        _opened(after) as b,
         console.progress("comparing") as progress,
     ):
         found = compare(a, b, values=values, progress=progress.update)
@@ -58,6 +59,23 @@ def diff(console: Console, before: str, after: str, values: bool | None, everyth
         for line in _lines(found, None if everything else SHOWN):
             console.line(line)
     return 0 if found.equal else DIFFERS
+
+
+def _opened(name: str) -> File:
+    """A file, or one of its versions. A path that exists means what it says."""
+    from cortiq.cli.models import existing_file, readable_file
+    from cortiq.container import open as open_file
+    from cortiq.container.location import is_url
+    from cortiq.edit.history import open_version
+
+    model, _, number = name.rpartition("@")
+    if (
+        is_url(name)
+        or not (model and number.isdecimal() and len(number) < MAX_DIGITS)
+        or Path(name).expanduser().exists()
+    ):
+        return open_file(readable_file(name))
+    return open_version(existing_file(model), int(number))
 
 
 def _document(found: Diff) -> dict[str, Any]:

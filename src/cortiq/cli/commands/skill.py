@@ -1,13 +1,14 @@
-"""``cortiq skill``: the skills of a file."""
+"""``cortiq skill``: the skills of a file, and how they get in and out."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cortiq.cli.console import Console, human_bytes
-from cortiq.cli.params import Command, Group, json_option, pass_console
+from cortiq.cli.params import Command, Group, in_place, in_place_options, json_option, option, pass_console
 from cortiq.errors import printable
 
 if TYPE_CHECKING:
@@ -15,10 +16,24 @@ if TYPE_CHECKING:
 
 EPILOG = """
 cortiq skill list model.cmf
+cortiq skill add model.cmf sql.skill.cmf
+cortiq skill remove model.cmf sql
 """
 LIST_EPILOG = """
 cortiq skill list model.cmf
 cortiq skill list model.cmf --json | jq '.skills[].id'
+"""
+ADD_EPILOG = """
+cortiq skill add model.cmf sql.skill.cmf
+cortiq skill add model.cmf ./trained --id sql --replace
+"""
+REMOVE_EPILOG = """
+cortiq skill remove model.cmf sql
+cortiq skill remove model.cmf sql && cortiq compact model.cmf
+"""
+EXPORT_EPILOG = """
+cortiq skill export model.cmf sql sql.skill.cmf
+cortiq skill export swarm.cmf sql sql.skill.cmf --base base.cmf
 """
 
 
@@ -50,18 +65,113 @@ def list_skills(console: Console, model: str, as_json: bool) -> None:
             _print(console, document)
 
 
+@skill.command("add", cls=Command, epilog=ADD_EPILOG, short_help="Add a skill in place.")
+@click.argument("model")
+@click.argument("source", metavar="SKILL")
+@option("--id", "skill_id", metavar="ID", help="What it is called in the file.")
+@option("--replace", "overwrite", is_flag=True, help="Put it in the place of the skill of this id.")
+@option("--force", is_flag=True, help="Also one that was cut against other bytes.")
+@in_place_options
+@json_option
+@pass_console
+def add_skill(console: Console, model: str, source: str, as_json: bool, **given: Any) -> None:
+    """Add SKILL to the .cmf file MODEL in place.
+
+    SKILL is a standalone skill file, or a folder with skill.json and weights in tensors/NAME.npy or *.safetensors,
+    which get the dtype of what they replace. Its bytes are appended; `cortiq undo` takes them back.
+    """
+    from cortiq.cli.models import existing_file
+    from cortiq.edit.skills import add_skill as add
+    from cortiq.edit.skills import open_skill
+
+    path, allowed = existing_file(model), in_place(given)
+    before = path.stat().st_size
+    with (
+        console.progress("adding the skill") as progress,
+        open_skill(Path(source).expanduser(), progress=progress.update) as found,
+    ):
+        done = add(path, found, allowed=allowed, **given)
+    grown = path.stat().st_size - before
+    for note in found.notes:
+        console.note(f"note: {note}")
+    if as_json:
+        facts = {"id": done.id, "replaced": done.replaced, "tensors": done.tensors, "bytes": done.nbytes}
+        console.json({"path": str(path), **facts, "mask": done.mask, "appended_bytes": grown})
+        return
+    verb = "replaced" if done.replaced else "added"
+    mask = "" if done.mask is None else " and a mask"
+    size = human_bytes(done.nbytes)
+    console.line(f"{verb} the skill {done.id}: {done.tensors} tensors, {size}{mask}; {grown} bytes appended")
+
+
+@skill.command("remove", cls=Command, epilog=REMOVE_EPILOG, short_help="Take a skill out in place.")
+@click.argument("model")
+@click.argument("skill_id", metavar="ID")
+@in_place_options
+@json_option
+@pass_console
+def remove_skill(console: Console, model: str, skill_id: str, as_json: bool, **given: Any) -> None:
+    """Take the skill ID out of the .cmf file MODEL in place, and the mask that came with it.
+
+    Its bytes stay in the file, where `cortiq undo` finds them, until `cortiq compact`.
+    """
+    from cortiq.cli.models import existing_file
+    from cortiq.edit.skills import remove_skill as remove
+
+    path = existing_file(model)
+    before = path.stat().st_size
+    count = remove(path, skill_id, allowed=in_place(given))
+    grown = path.stat().st_size - before
+    if as_json:
+        console.json({"path": str(path), "id": skill_id, "tensors": count, "appended_bytes": grown})
+    else:
+        console.line(f"removed the skill {printable(skill_id)}: {count} tensors; {grown} bytes appended")
+
+
+@skill.command("export", cls=Command, epilog=EXPORT_EPILOG, short_help="Write a skill as a file of its own.")
+@click.argument("model")
+@click.argument("skill_id", metavar="ID")
+@click.argument("out")
+@option("--base", metavar="BASE", help="The .cmf file it can be added to.")
+@option("--force", is_flag=True, help="Replace an existing OUT.")
+@json_option
+@pass_console
+def export_skill(
+    console: Console, model: str, skill_id: str, out: str, base: str | None, force: bool, as_json: bool
+) -> None:
+    """Write the skill ID of the .cmf file MODEL to OUT, a standalone skill file.
+
+    It fits a file with the bytes MODEL had before it had skills, or those of BASE. The last line on standard output
+    is the path of the new file.
+    """
+    from cortiq.cli.models import existing_file
+    from cortiq.edit.skill_export import export_skill as export
+
+    target = Path(out).expanduser()
+    against = None if base is None else existing_file(base)
+    done = export(existing_file(model), skill_id, target, base=against, force=force)
+    if as_json:
+        facts = {"id": skill_id, "tensors": done.tensors, "bytes": done.nbytes}
+        console.json({"output": str(target), **facts, "base_dir_hash": f"{done.base_dir_hash:016x}"})
+        return
+    key = f"{done.base_dir_hash:016x}"
+    console.note(f"{done.tensors} tensors, {human_bytes(done.nbytes)}, for the base with directory {key}")
+    console.line(str(target))
+
+
 def describe_skills(file: File) -> dict[str, Any]:
     """The skills as a JSON document; ``tensors`` and ``bytes`` count what is stored as ``skill.{id}.*``."""
     document: dict[str, Any] = {"path": str(file.path), "standalone": None}
     if file.header.is_skill_file:
         from cortiq.container import skill_file
+        from cortiq.container.digest import covered
 
-        bound = skill_file(file)
+        bound, own = skill_file(file), covered(file)
         document["standalone"] = {
             "id": bound.skill.id,
             "base_dir_hash": f"{bound.base_dir_hash:016x}",
-            "tensors": len(file),
-            "bytes": sum(entry.nbytes for entry in file.tensors.values()),
+            "tensors": len(own),
+            "bytes": sum(file.tensors[name].nbytes for name in own),
         }
     registered = [_record(file, skill_id, file.skills[skill_id]) for skill_id in file.skills]
     others = [_record(file, skill_id, None) for skill_id in file.skills.ids if skill_id not in file.skills]
