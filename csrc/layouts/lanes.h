@@ -29,22 +29,24 @@ static inline Vf load(const float* p) {
 
 static inline void store(float* p, Vf x) { std::memcpy(p, &x, sizeof x); }
 
-// Nearest of the integers -8 .. 7 to |x| < 2^22, ties to even. Adding 1.5 * 2^23 leaves the integer in the low bits of
+// Nearest of the integers lowest .. highest to |x| < 2^22, ties to even. Adding 1.5 * 2^23 leaves the integer in the low bits of
 // the float, where it is clamped: bit patterns of positive floats are ordered as the floats are.
+template <int lowest, int highest>
 static inline Vf nearest_code(Vf x) {
-    const Vi rounded = bits(x + 0x1.8p23f), low = bits(all(0x1.8p23f - 8)), high = bits(all(0x1.8p23f + 7));
+    const Vi rounded = bits(x + 0x1.8p23f);
+    const Vi low = bits(all(0x1.8p23f + lowest)), high = bits(all(0x1.8p23f + highest));
     const Vi above = rounded > low ? rounded : low;
     return floats(above < high ? above : high) - 0x1.8p23f;
 }
 
-// q * q + sum for integers whose result is exact: with or without a fused operation.
-static inline Vf add_square(Vf q, Vf sum) {
-#if defined(__AVX512F__) && CORTIQ_LANES == 16
-    return reinterpret_cast<Vf>(_mm512_fmadd_ps(q, q, sum));
-#elif defined(__FMA__) && CORTIQ_LANES == 8
-    return reinterpret_cast<Vf>(_mm256_fmadd_ps(q, q, sum));
+static inline Vf square_root(Vf x) {
+#if CORTIQ_LANES == 16
+    return reinterpret_cast<Vf>(_mm512_sqrt_ps(reinterpret_cast<__m512>(x)));
+#elif CORTIQ_LANES == 8
+    return reinterpret_cast<Vf>(_mm256_sqrt_ps(reinterpret_cast<__m256>(x)));
 #else
-    return q * q + sum;
+    for (int i = 0; i < CORTIQ_LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
 #endif
 }
 
@@ -54,6 +56,12 @@ static inline Vf nearest_half(Vf x) {
     const Vf normal = floats((b + 0xfff + ((b >> 13) & 1)) & ~0x1fff);
     const Vf subnormal = (x + 0.5f) - 0.5f;  // floats from 0.5 to 1 are 2^-24 apart
     return x < kF16Tiny ? subnormal : normal;
+}
+
+// The nearest half that is neither zero nor infinite, with the sign kept.
+static inline Vf as_f16_scale(Vf x) {
+    const Vf m = nearest_half(smaller(larger(magnitude(x), all(kF16Step)), all(kF16Max)));
+    return floats(bits(m) | (bits(x) & Vi(bits(all(-0.0f)))));
 }
 
 }  // namespace cortiq::CORTIQ_CODEC

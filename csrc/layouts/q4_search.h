@@ -15,39 +15,50 @@ static constexpr float kFactors[] = {-1 / 7.25f, -1 / 7.5f, -1 / 7.75f, -1 / 8.0
                                      1 / 7.25f,  1 / 7.5f,  1 / 7.75f,  1 / 8.0f};
 static constexpr std::size_t kFactorCount = sizeof kFactors / sizeof kFactors[0];
 static constexpr std::size_t kAtOnce = 4;  // independent candidates evaluated together: hides the latency of the sums
+static constexpr float kLeastSum = 0x1p-126f;
 
 struct Gain {
     Vf gain, a, b;
 };
 
-// Gain s (2 A - s B) of `count` scales per group, with A = sum(w q) and B = sum(q q).
+// Weights w of CORTIQ_LANES groups, their importance v, and v w: weight i of each.
+struct Columns {
+    Vf w[kGroup32], v[kGroup32], vw[kGroup32];
+};
+
+static inline void weigh(Columns& columns) {
+    Vf mean{};
+    for (const Vf w : columns.w) mean += w * w;
+    mean /= float(kGroup32);
+    for (std::size_t i = 0; i < kGroup32; i++) {
+        columns.v[i] = square_root(columns.w[i] * columns.w[i] + mean);
+        columns.vw[i] = columns.w[i] * columns.v[i];
+    }
+}
+
+// Gain s (2 A - s B) of `count` scales per group, with A = sum(v w q) and B = sum(v q q).
 template <std::size_t count>
-static inline void gains(const Vf* columns, const Vf* scales, Gain* out) {
+static inline void gains(const Columns& columns, const Vf* scales, Gain* out) {
     Vf inverse[count], a[count], b[count];
     for (std::size_t k = 0; k < count; k++) inverse[k] = 1.0f / scales[k], a[k] = Vf{}, b[k] = Vf{};
     for (std::size_t i = 0; i < kGroup32; i++) {
-        const Vf w = columns[i];
+        const Vf w = columns.w[i], v = columns.v[i], vw = columns.vw[i];
         for (std::size_t k = 0; k < count; k++) {
-            const Vf q = nearest_code(w * inverse[k]);
-            a[k] += w * q;
-            b[k] = add_square(q, b[k]);
+            const Vf q = nearest_code<-8, 7>(w * inverse[k]);
+            a[k] += vw * q;
+            b[k] += v * (q * q);
         }
     }
     for (std::size_t k = 0; k < count; k++)
         out[k] = {scales[k] * ((a[k] + a[k]) - scales[k] * b[k]), a[k], b[k]};
 }
 
-// The nearest half that is neither zero nor infinite, with the sign kept.
-static inline Vf as_f16_scale(Vf x) {
-    const Vf m = nearest_half(smaller(larger(magnitude(x), all(kF16Step)), all(kF16Max)));
-    return floats(bits(m) | (bits(x) & Vi(bits(all(-0.0f)))));
-}
-
-// Scales of CORTIQ_LANES groups; columns[i] holds weight i of each. `plain` are the scales to beat.
-static Vf best_scales(const Vf* columns, Vf plain) {
-    Vf extreme = columns[0];
+// Scales of the groups, whose weights are in columns.w. `plain` are the scales to beat.
+static Vf best_scales(Columns& columns, Vf plain) {
+    weigh(columns);
+    Vf extreme = columns.w[0];
     for (std::size_t i = 1; i < kGroup32; i++)
-        extreme = magnitude(columns[i]) > magnitude(extreme) ? columns[i] : extreme;
+        extreme = magnitude(columns.w[i]) > magnitude(extreme) ? columns.w[i] : extreme;
     Gain start;
     gains<1>(columns, &plain, &start);
     Vf best = plain, best_gain = start.gain;
@@ -57,7 +68,7 @@ static Vf best_scales(const Vf* columns, Vf plain) {
         for (std::size_t k = 0; k < kAtOnce; k++) first[k] = as_f16_scale(extreme * kFactors[f + k]);
         gains<kAtOnce>(columns, first, at_first);
         for (std::size_t k = 0; k < kAtOnce; k++)
-            second[k] = as_f16_scale(at_first[k].a / larger(at_first[k].b, all(1.0f)));
+            second[k] = as_f16_scale(at_first[k].a / larger(at_first[k].b, all(kLeastSum)));
         gains<kAtOnce>(columns, second, at_second);
         for (std::size_t k = 0; k < kAtOnce; k++) {
             best = at_first[k].gain > best_gain ? first[k] : best;

@@ -93,8 +93,8 @@ static void search_block(const float* x, std::size_t count, float* scales) {
         for (std::size_t i = 0; i < kGroup32; i++) transposed[i][g] = x[kGroup32 * g + i];
     alignas(64) float lane[CORTIQ_LANES];
     for (std::size_t g = 0; g < CORTIQ_LANES; g++) lane[g] = g < count ? scales[g] : kF16Tiny;
-    Vf columns[kGroup32];
-    for (std::size_t i = 0; i < kGroup32; i++) columns[i] = load(transposed[i]);
+    Columns columns;
+    for (std::size_t i = 0; i < kGroup32; i++) columns.w[i] = load(transposed[i]);
     store(lane, best_scales(columns, load(lane)));
     for (std::size_t g = 0; g < count; g++) scales[g] = lane[g];
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from builders.weights import heavy_tailed
+from builders.weights import heavy_tailed, weighted_errors
 from cortiq.layouts import layout
 
 Q4 = layout("q4_tiled")
@@ -35,21 +35,17 @@ def test_best_uses_all_sixteen_levels(sign: int) -> None:
 
 def test_best_comes_within_a_hair_of_an_exhaustive_search() -> None:
     groups = heavy_tailed(300, 32)
-
-    def squared_error(decoded: np.ndarray) -> float:
-        return float(((decoded.astype(np.float64) - groups) ** 2).sum())
-
     extreme = groups[np.arange(300), np.abs(groups).argmax(axis=1)]
     smallest = np.full(300, np.inf)
     for level in np.linspace(3, 14, 800):
         for sign in (1, -1):
             scale = (sign * extreme / level).astype(np.float16).astype(np.float64)[:, None]
             decoded = np.clip(np.rint(groups / scale), -8, 7) * scale
-            smallest = np.minimum(smallest, ((decoded - groups) ** 2).sum(axis=1))
-    plain = squared_error(Q4.decode(Q4.encode(groups, encoder="plain"), groups.shape))
-    best = squared_error(Q4.decode(Q4.encode(groups), groups.shape))
-    assert best <= 1.002 * smallest.sum()
-    assert best <= 0.75 * plain
+            smallest = np.minimum(smallest, weighted_errors(decoded, groups, 32))
+    plain = weighted_errors(Q4.decode(Q4.encode(groups, encoder="plain"), groups.shape), groups, 32)
+    best = weighted_errors(Q4.decode(Q4.encode(groups), groups.shape), groups, 32)
+    assert best.sum() <= 1.002 * smallest.sum()
+    assert best.sum() <= 0.75 * plain.sum()
 
 
 def test_weights_below_the_smallest_normal_scale_keep_their_shape() -> None:

@@ -36,6 +36,12 @@ def f32_from_f16(halves: Halves) -> Floats:
     return halves.view(np.float16).astype(np.float32)
 
 
+def as_f16_scale(scales: Floats) -> Floats:
+    """The nearest half (ties to even) that is neither zero nor infinite, with the sign kept."""
+    magnitude = np.clip(np.abs(scales), F16_STEP, F16_MAX).astype(np.float16).astype(np.float32)
+    return np.copysign(magnitude, scales)
+
+
 def bf16_from_f32(values: Floats) -> Halves:
     """Bits of the nearest bf16, ties to even. NaN is not handled: ``require_finite`` comes first."""
     bits = values.view(np.uint32)

@@ -25,7 +25,7 @@ LEVELS = np.float32(7)
 
 
 class Q4Tiled(RecordLayout):
-    """``best`` searches the scale of each group for the smallest squared error; ``plain`` takes SPEC's formula."""
+    """``best`` searches the scale of each group for the smallest weighted error; ``plain`` takes SPEC's formula."""
 
     id = 11
     name = "q4_tiled"
