@@ -102,7 +102,7 @@ def _inspect(file: File) -> None:
         for name in file.skills.replaced.get(skill, {}):
             _resolve(file, name, skill)
     assert file.tokenizer_json is None or len(file.tokenizer_json) == file.envelope.vocab.nbytes
-    assert file.header.to_dict()["format"] == "cmf"
+    assert file.header.to_dict()["version"] == 2
     assert isinstance(file.tokenizer_config, dict | None)
     assert isinstance(file.generation, dict | None)
     assert set(file.section_hashes) >= {"header", "directory"}
