@@ -129,8 +129,16 @@ def gguf_file(data: bytes) -> None:
 
 def change_file(data: bytes, rng: random.Random) -> bytes:
     """The structure-aware mutator, of this file while it can still be opened or of a fresh one."""
-    intact = rng.random() < STACKED and not refused_lazily(_memory().put(data))
+    intact = rng.random() < STACKED and _is_whole(_memory().put(data))
     return mutate([data] if intact else _small(), rng)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether there is a file with tensors to be damaged."""
+    if refused_lazily(path):
+        return False
+    with open_single(path) as file:
+        return len(file) > 0
 
 
 def change_bytes(data: bytes, rng: random.Random) -> bytes:
