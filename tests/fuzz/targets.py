@@ -41,7 +41,7 @@ from fuzz.memory_file import MemoryFile
 from fuzz.oracle import accepts, examine, refused_lazily
 
 COMPARED = 16
-STACKED = 0.3
+STACKED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
