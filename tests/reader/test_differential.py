@@ -10,6 +10,7 @@ import pytest
 
 import cmf_reader
 from builders.cmf import Q4TP, Cmf, T, header, two_layers
+from builders.mutant_values import ARCH_FIELDS, FIELDS, VALUES
 from builders.mutants import DAMAGES, Damage, damage_masks, damage_payload, damage_skills, mutants
 from builders.reference import every_dtype, recorded, reference_files, reference_folder, unpacked
 from builders.weights import heavy_tailed
@@ -103,6 +104,18 @@ def test_mutants_are_judged_alike(damage: Damage, tmp_path: Path) -> None:
         seen.add(package)
     assert "ok" in seen
     assert len(seen) > 2
+
+
+@pytest.mark.parametrize("place", ["header", "arch"])
+def test_every_key_with_every_value_is_judged_alike(place: str, tmp_path: Path) -> None:
+    file, path = two_layers(), tmp_path / "mutant.cmf"
+    keys = FIELDS if place == "header" else sorted({*file.header["arch"], *ARCH_FIELDS})
+    for key in keys:
+        for value in VALUES:
+            made = file.with_header(**{key: value}) if place == "header" else file.with_arch(**{key: value})
+            made.save(path)
+            package, reader = said(lambda: open_with_package(path)), said(lambda: open_with_reader(path))
+            assert reader == package, f"{key} is {value!r}"
 
 
 @pytest.mark.parametrize(("damage", "section"), [(damage_masks, "masks"), (damage_skills, "skills")])
