@@ -6,6 +6,7 @@ The same functions run under a coverage-guided fuzzer (``fuzz.guided``) and, wit
 
 from __future__ import annotations
 
+import atexit
 import json
 import random
 import struct
@@ -218,8 +219,11 @@ def _small() -> list[bytes]:
 @cache
 def _model() -> File:
     """A file on disk, for what lies beside it."""
-    folder = tempfile.mkdtemp(prefix="fuzz")
-    return open_single(two_layers().save(Path(folder) / "model.cmf"))
+    folder = tempfile.TemporaryDirectory(prefix="fuzz")
+    file = open_single(two_layers().save(Path(folder.name) / "model.cmf"))
+    atexit.register(folder.cleanup)
+    atexit.register(file.close)
+    return file
 
 
 def _json_seeds() -> list[bytes]:
