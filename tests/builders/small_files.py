@@ -13,9 +13,11 @@ from builders.mask_sections import info, ones, section
 from builders.operations import registered, tensor
 from builders.reference import every_dtype
 from cortiq.container import TensorSpec, grow, write_file
+from cortiq.edit.shard import shard
 
 MOE = {"num_experts": 4, "top_k": 2, "moe_intermediate_size": 32}
 SKILL_BIT = 0b1000000
+SET_NBYTES = 4000  # of a file of the set, four for each weight
 
 
 def model() -> bytes:
@@ -74,11 +76,18 @@ def image() -> bytes:
     return bytes(Cmf(header(provenance={"pipeline": "text-to-image"}), tensors).build().data)
 
 
+def part() -> bytes:
+    """The first file of G5, with the sections of the set."""
+    with tempfile.TemporaryDirectory() as folder:
+        return write_set(Path(folder))[0].read_bytes()
+
+
 SMALL_FILES: dict[str, Callable[[], bytes]] = {
     "model": model,
     "dtypes": dtypes,
     "grown": grown,
     "skill": skill,
+    "part": part,
     "experts": experts,
     "image": image,
 }
@@ -90,9 +99,11 @@ def small_file(name: str) -> bytes:
     return SMALL_FILES[name]()
 
 
-def shard_sets() -> dict[str, Callable[[Path], list[Path]]]:
-    """What writes the files of a set into a folder, by name."""
-    return {}
+def write_set(folder: Path) -> list[Path]:
+    """G5: G1 as a set of files."""
+    path = folder / "model.cmf"
+    path.write_bytes(small_file("model"))
+    return list(shard(path, None, SET_NBYTES).paths)
 
 
 def _write_model(path: Path) -> None:

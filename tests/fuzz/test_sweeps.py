@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.cmf import U8, pattern, two_layers
-from builders.small_files import shard_sets, small_file
+from builders.small_files import small_file, write_set
 from cortiq.container import TensorSpec, open_single, verify, write_file
 from cortiq.container.envelope import NBYTES
 from cortiq.container.extents import extents, gaps
@@ -66,7 +66,7 @@ def whole(name: str) -> Callable[[Path], list[Path]]:
     return write
 
 
-FILES = {"model": whole("model"), "grown": whole("grown"), **shard_sets()}
+FILES = {"model": whole("model"), "grown": whole("grown"), "set": write_set}
 
 
 @pytest.mark.parametrize("name", FILES)
