@@ -182,9 +182,9 @@ def parse_header(raw: bytes) -> dict[str, Any]:
     need(len(arch["layer_types"]) <= 100_000, "Limit.layer_types", "more than 100,000 layer types")
     check(arch, ARCH, "Parse.arch", "arch")
     need(len(arch["layer_types"]) == arch["num_layers"], "Parse.layer_types", "not one tag per layer")
-    heads = arch.get("attention_heads_per_layer") or [arch["num_attention_heads"]] * arch["num_layers"]
-    divisible = all(n % arch["num_kv_heads"] == 0 for n in (arch["num_attention_heads"], *heads))
-    need(divisible and len(heads) == arch["num_layers"], "Parse.arch", "heads do not fit num_kv_heads or num_layers")
+    own, usual, kv = arch.get("attention_heads_per_layer"), arch["num_attention_heads"], arch["num_kv_heads"]
+    heads = [usual] * arch["num_layers"] if own is None else own
+    need(len(heads) == arch["num_layers"] and not any(n % kv for n in (usual, *heads)), "Parse.arch", "heads misfit")
     if chat is not None:
         check(chat, CHAT, "Parse.chat", "tokenizer_config")
         ids = [*chat.get("eos_token_ids", []), chat.get("bos_token_id") or 0, chat.get("pad_token_id") or 0]

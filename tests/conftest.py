@@ -16,6 +16,7 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="DIR", help="folder with real .gguf models")
     parser.addoption("--long", action="store_true", help="crash and concurrency tests in full size")
+    parser.addoption("--mutants-from", metavar="SEED", type=int, default=0, help="the first seed of damaged files")
     parser.addoption("--allowed-skips", metavar="FILE", help="fail when a test skips that FILE does not name")
 
 

@@ -2,6 +2,10 @@
 
 #include <sched.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -14,8 +18,13 @@ namespace cortiq {
 namespace {
 
 #if defined(__x86_64__)
+// Asked of the processor: not every compiler knows the name.
+bool has_f16c() {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
 bool has_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
            __builtin_cpu_supports("bmi2");
 }
 bool has_avx512() {

@@ -27,11 +27,12 @@ static constexpr double kRoots[] = {
     0x1.d5818dcfba487p+0, 0x1.dfc97337b9b5fp+0, 0x1.ea4afa2a490dap+0, 0x1.f50765b6e4540p+0,
 };
 
-// 2^(k / 32 + r) = 2^(k / 32) * (1 + r * (C1 + r * (C2 + r * C3))), |r| <= 1 / 64.
+// 2^(k / 32 + r) = 2^(k / 32) * (1 + r * (C1 + r * (C2 + r * C3))), |r| <= 1 / 64. NaN, which no valid payload holds,
+// counts as infinity: it has no whole part.
 static inline float exp2_f32(float value) {
     constexpr double kC3 = 0x1.c6af84b912394p-5, kC2 = 0x1.ebfce50fac4f3p-3, kC1 = 0x1.62e42ff0c52d6p-1;
     constexpr double kBeyond = 160, kToWhole = 0x1.8p52;
-    const double x = value > kBeyond ? kBeyond : value < -kBeyond ? -kBeyond : double(value);
+    const double x = !(value < kBeyond) ? kBeyond : value < -kBeyond ? -kBeyond : double(value);
     const double whole = (x * 32 + kToWhole) - kToWhole, rest = x - whole / 32;
     const std::int64_t part = std::int64_t(whole);
     std::uint64_t bits;

@@ -91,6 +91,12 @@ BROKEN: list[tuple[str, object, int, str]] = [
     ("a list", [1, 2], 0, "not an object"),
     ("no JSON", b"{nonsense", 0, "JSON"),
     ("no text", b"\xff\xfe", 0, "JSON"),
+    ("UTF-16", '{"a": {}}'.encode("utf-16"), 0, "JSON"),
+    ("nested without end", b'{"a": ' + b"[" * 100_000, 0, "nested"),
+    ("a name twice", b'{"a": {}, "a": {}}', 0, "twice"),
+    ("metadata that are no texts", WHOLE | {"__metadata__": {"format": 1}}, 12, "metadata"),
+    ("an unknown type", WHOLE | {"b": record("F33", [1], 8, 12)}, 12, "F33"),
+    ("half a byte", {"a": record("F4", [3], 0, 1)}, 1, "shape"),
 ]
 
 

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import cortiq
 from builders.cmf import two_layers
-from cortiq.container import open_single, verify
+from builders.operations import tensor
+from cortiq.container import File, grow, open_single, verify
+from cortiq.container.hashing import hash64
 
 TESTS = Path(__file__).parents[1]
 
@@ -50,3 +53,32 @@ def test_appenders_readers_and_a_compactor(tmp_path: Path, request: pytest.Fixtu
             assert final[: len(names)] == names
         elif who.startswith("a"):
             assert [name for name in final if name.startswith(f"{who}-")] == names
+
+
+def test_threads_that_open_touch_and_close(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """While another one lets the file grow, each file object is a whole version of its own, also once it is closed."""
+    threads, rounds = (8, 500) if request.config.getoption("--long") else (8, 100)
+    path = two_layers().save(tmp_path / "model.cmf")
+
+    def open_touch_close(seed: int) -> int:
+        names: list[str] = []
+        for i in range(rounds):
+            with open_single(path) as file:
+                assert list(file)[: len(names)] == names
+                names = list(file)
+                kept = file[names[(seed + i) % len(names)]]
+                touch(file, names[(seed * 7 + i) % len(names)])
+            assert hash64(kept.raw) == kept.entry.hash
+        return len(names)
+
+    def touch(file: File, name: str) -> None:
+        assert hash64(file[name].raw) == file.tensors[name].hash
+        file[name].numpy()
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with ThreadPoolExecutor(threads + 1) as pool:
+        found = [pool.submit(open_touch_close, seed) for seed in range(threads)]
+        pool.submit(lambda: [grow(path, add=[tensor(f"t{i}", 500 + i)]) for i in range(rounds // 4)]).result()
+        seen = [future.result() for future in found]
+    assert max(seen) > len(two_layers().tensors)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

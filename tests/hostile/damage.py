@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from builders.cmf import RECORD, U8, Cmf, T, header, pattern
-from cortiq.container.hash64 import hash64
 from hostile.row import Damage, Sparse
 
 U32, U64 = 2**32 - 1, 2**64 - 1
-_SECTION_HASH = re.compile(rb'"(masks|vocab|index)": "([0-9a-f]{16})"')
 
 
 def chain(*damages: Callable[[Cmf], Cmf]) -> Damage:
@@ -159,39 +156,6 @@ def resized(extra: int) -> Callable[[Cmf], Cmf]:
         return cmf.set("data_len", nbytes).set_record(0, nbytes=nbytes)
 
     return damage
-
-
-def rehash(cmf: Cmf, *, deep: bool = True) -> Cmf:
-    """Every hash right again: tensors and sections (unless not ``deep``), header, directory.
-
-    What lies outside the file has no hash, and keeps the one it had.
-    """
-    if deep:
-        _rehash_tensors(cmf)
-        start, length = cmf.get("header_off"), cmf.get("header_len")
-        if start + length <= len(cmf.data):
-            cmf.put(start, _SECTION_HASH.sub(lambda found: _digest(cmf, found), cmf.section("header")))
-    return cmf.rehash()
-
-
-def _digest(cmf: Cmf, found: re.Match[bytes]) -> bytes:
-    name = found[1].decode()
-    return f'"{name}": "{hash64(cmf.section(name)):016x}"'.encode()
-
-
-def _rehash_tensors(cmf: Cmf) -> None:
-    start, length = cmf.get("dir_off"), cmf.get("dir_len")
-    if start + 16 > len(cmf.data):
-        return
-    room = max(0, min(length, len(cmf.data) - start) - 16) // 56
-    count = int.from_bytes(cmf.data[start : start + 8], "little")
-    known: dict[tuple[int, int], int] = {}
-    for i in range(min(count, room)):
-        span = cmf.get_record(i, "off"), cmf.get_record(i, "nbytes")
-        if cmf.get("data_off") + sum(span) <= len(cmf.data):
-            if span not in known:
-                known[span] = hash64(cmf.payload(i))
-            cmf.set_record(i, hash=known[span])
 
 
 def _stale(before: Cmf, after: Cmf) -> Cmf:

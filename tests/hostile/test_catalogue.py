@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builders.cmf import Cmf
+from builders.rehash import rehash
 from hostile.catalogue import ROWS
-from hostile.damage import rehash
 from hostile.judge import Judge
 from hostile.row import Damaged, Sparse, Trial, exists, trials
 

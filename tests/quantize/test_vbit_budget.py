@@ -122,6 +122,7 @@ def test_statistics_are_read(tmp_path: Path) -> None:
         '{"0": [1.5]}',
         '{"0": [true]}',
         '{"0": 3}',
+        '{"0": ' + "[" * 100_000,
     ],
 )
 def test_other_statistics_are_refused(document: str | None, tmp_path: Path) -> None:

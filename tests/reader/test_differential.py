@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import cmf_reader
-from builders.cmf import Q1S, Q1T, Q2TP, Q4TP, VBIT, VBIT_RO, Cmf, T, header, two_layers
-from builders.mutants import DAMAGES, Damage, damage_masks, damage_skills, mutants
+from builders.cmf import Q4TP, Cmf, T, header, two_layers
+from builders.mutant_values import ARCH_FIELDS, FIELDS, VALUES
+from builders.mutants import DAMAGES, Damage, damage_masks, damage_payload, damage_skills, mutants
 from builders.reference import every_dtype, recorded, reference_files, reference_folder, unpacked
 from builders.weights import heavy_tailed
 from cortiq.container import File, TensorSpec, open_single, write_file
@@ -97,8 +97,8 @@ def test_what_the_package_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_mutants_are_judged_alike(damage: Damage, tmp_path: Path) -> None:
     path, seen = tmp_path / "mutant.cmf", set()
-    for i, mutant in enumerate(mutants(two_layers, damage, EACH)):
-        mutant.save(path)
+    for i, mutant in enumerate(mutants(bytes(two_layers().data), damage, EACH)):
+        path.write_bytes(mutant)
         package, reader = said(lambda: open_with_package(path)), said(lambda: open_with_reader(path))
         assert reader == package, f"mutant {i} of {damage.__name__}"
         seen.add(package)
@@ -106,12 +106,24 @@ def test_mutants_are_judged_alike(damage: Damage, tmp_path: Path) -> None:
     assert len(seen) > 2
 
 
+@pytest.mark.parametrize("place", ["header", "arch"])
+def test_every_key_with_every_value_is_judged_alike(place: str, tmp_path: Path) -> None:
+    file, path = two_layers(), tmp_path / "mutant.cmf"
+    keys = FIELDS if place == "header" else sorted({*file.header["arch"], *ARCH_FIELDS})
+    for key in keys:
+        for value in VALUES:
+            made = file.with_header(**{key: value}) if place == "header" else file.with_arch(**{key: value})
+            made.save(path)
+            package, reader = said(lambda: open_with_package(path)), said(lambda: open_with_reader(path))
+            assert reader == package, f"{key} is {value!r}"
+
+
 @pytest.mark.parametrize(("damage", "section"), [(damage_masks, "masks"), (damage_skills, "skills")])
 def test_mutants_of_sections_are_judged_alike(damage: Damage, section: str, tmp_path: Path) -> None:
     """As far as the package reads the section; the reader always does."""
     path, seen = tmp_path / "mutant.cmf", set()
-    for i, mutant in enumerate(mutants(two_layers, damage, EACH)):
-        mutant.save(path)
+    for i, mutant in enumerate(mutants(bytes(two_layers().data), damage, EACH)):
+        path.write_bytes(mutant)
         reader = said(lambda: cmf_reader.CmfFile(path).masks())
         seen.add(reader)
         if section in SECTIONS:
@@ -120,32 +132,10 @@ def test_mutants_of_sections_are_judged_alike(damage: Damage, section: str, tmp_
     assert len(seen) > 4
 
 
-def told_by_content(dtype: int, shape: tuple[int, ...]) -> range:
-    """Where a payload says how long its parts are, or what its scales are; anywhere in dtypes that say neither."""
-    rows, groups = shape[0], shape[0] * shape[-1] // 32
-    return {
-        VBIT: range(rows),
-        VBIT_RO: range(rows + 2 * groups, rows + 2 * groups + 4 * (rows + 1)),
-        Q1S: range(6 * groups, 6 * groups + 8),
-        Q1T: range(9 * groups, 9 * groups + 4 * (rows + 1) + 8),
-        Q4TP: range(16 * groups, 16 * groups + 4 * rows),
-        Q2TP: range(8 * groups, 8 * groups + 4 * rows),
-    }.get(dtype, range(16))
-
-
-def damage_payload(cmf: Cmf, rng: random.Random) -> None:
-    i = rng.randrange(len(cmf.tensors))
-    tensor, start = cmf.tensors[i], cmf.get("data_off") + cmf.get_record(i, "off")
-    size = len(tensor.payload)
-    at = min(rng.choice((*told_by_content(tensor.dtype, tensor.shape), rng.randrange(size))), size - 1)
-    changed = rng.choice((b"\0", b"\xff", bytes([tensor.payload[at] ^ 1 << rng.randrange(8)])))
-    cmf.put(start + at, changed)
-
-
 def test_contents_are_judged_alike(tmp_path: Path) -> None:
     path, seen = tmp_path / "mutant.cmf", set()
-    for i, mutant in enumerate(mutants(every_dtype, damage_payload, 200)):
-        mutant.save(path)
+    for i, mutant in enumerate(mutants(bytes(every_dtype().data), damage_payload, 200)):
+        path.write_bytes(mutant)
         read = cmf_reader.CmfFile(path)
         with open_single(path) as file:
             for name, tensor in read.tensors.items():

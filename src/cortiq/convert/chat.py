@@ -116,7 +116,7 @@ def _token_ids(tokenizer_json: bytes | None) -> dict[str, int]:
     try:
         added = json.loads(tokenizer_json).get("added_tokens") or []
         return {entry["content"]: entry["id"] for entry in added}
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
         raise SourceError("tokenizer.json is not a tokenizer", code="tokenizer") from error
 
 

@@ -14,7 +14,7 @@ def read_json(path: Path) -> dict[str, object]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise SourceError(f"there is no {path.name}", code="missing_file", path=str(path.parent)) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SourceError(f"{path.name} cannot be read: {error}", code="json", path=str(path.parent)) from error
     if not isinstance(found, dict):
         raise SourceError(f"{path.name} does not hold an object", code="json", path=str(path.parent))

@@ -126,9 +126,10 @@ class Layout(ABC):
         return b"".join(part.tobytes() for part in (*planes, *tail))
 
     def decode(self, payload: Payload, shape: Shape) -> Floats:
-        """The tensor as f32. Raises what ``validate`` raises."""
+        """The tensor as f32. Raises what ``validate`` raises, and warns of no value: scales may be infinite or NaN."""
         self.validate(payload, shape)
-        return self.decode_payload(as_bytes(payload), *rows_and_cols(shape)).reshape(shape)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return self.decode_payload(as_bytes(payload), *rows_and_cols(shape)).reshape(shape)
 
     def survey(self, read: Reader, rows: int, cols: int) -> Survey:
         """The first pass over a tensor, in blocks of rows; for most layouts there is none."""

@@ -125,7 +125,7 @@ def read_route_stats(path: Path) -> dict[int, tuple[int, ...]]:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", code="route_stats", path=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}", code="route_stats", path=str(path)) from error
     expected = "an object of layers, each a list of counts"
     if not isinstance(document, dict):

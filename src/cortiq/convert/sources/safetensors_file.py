@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -12,10 +11,11 @@ from typing import Any, TypeGuard
 import ml_dtypes
 import numpy as np
 
+from cortiq.container.strict_json import parse_json
 from cortiq.convert.families import TensorRule
 from cortiq.convert.mapped import MappedFile
 from cortiq.convert.source import Block, SourceTensor
-from cortiq.errors import SourceError
+from cortiq.errors import Parse, SourceError
 
 _MAX_HEADER = 100_000_000
 _LENGTH_NBYTES = 8
@@ -23,6 +23,15 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+# Every element type of the format, so that a record of one that cannot be converted is still checked.
+_BITS: Mapping[str, int] = {
+    **dict.fromkeys(("F4",), 4),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("I64", "U64", "F64", "C64"), 64),
 }
 
 
@@ -95,11 +104,15 @@ def _read_records(source: MappedFile) -> dict[str, Record]:
     if length > _MAX_HEADER or start > source.size:
         raise _bad(source, f"a header of {length} bytes in a file of {source.size}")
     try:
-        header = json.loads(source.array(_LENGTH_NBYTES, length, np.dtype(np.uint8)).tobytes())
-    except ValueError as error:
-        raise _bad(source, f"its header is not JSON ({error})") from error
+        raw = source.array(_LENGTH_NBYTES, length, np.dtype(np.uint8)).tobytes()
+        header = parse_json(raw, section="header", offset=_LENGTH_NBYTES)
+    except Parse as error:
+        raise _bad(source, f"its header is not JSON ({error.message})") from error
     if not isinstance(header, dict):
         raise _bad(source, "its header is not an object")
+    metadata = header.get("__metadata__") or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _bad(source, "its metadata are not texts by name")
     records = [
         (name, _read_record(source, name, entry, start)) for name, entry in header.items() if name != "__metadata__"
     ]
@@ -121,7 +134,9 @@ def _read_record(source: MappedFile, name: str, entry: object, start: int) -> Re
     if not isinstance(dtype, str) or not _counts(shape) or not _counts(span) or len(span) != 2 or span[0] > span[1]:
         raise _bad(source, f"the record of {name!r} is malformed")
     nbytes = span[1] - span[0]
-    if dtype in DTYPES and nbytes != prod(shape) * DTYPES[dtype].itemsize:
+    if dtype not in _BITS:
+        raise _bad(source, f"{name!r} is of the unknown type {dtype!r}")
+    if 8 * nbytes != prod(shape) * _BITS[dtype]:
         raise _bad(source, f"{name!r} has {nbytes} bytes, which its shape {shape} does not")
     return Record(dtype, tuple(shape), start + span[0], nbytes)
 
