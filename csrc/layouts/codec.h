@@ -81,8 +81,6 @@ struct CodecOps {
     void (*narrow_f16)(const float* x, std::size_t n, std::uint8_t* out);
     void (*narrow_bf16)(const float* x, std::size_t n, std::uint8_t* out);
     void (*q8_quantize)(const float* x, std::size_t n, float scale, std::uint8_t* out);
-    float (*q8_best_scale)(const float* x, std::size_t n, float plain, float* scratch);
-    void (*q8_quantize_best)(const float* x, std::size_t n, float scale, std::uint8_t* out);
     void (*q8_decode)(const std::uint8_t* quants, std::size_t n, float scale, float* out);
     void (*q4_encode_plain)(const float* x, std::size_t groups, std::uint8_t* tiles);
     void (*q4_encode_best)(const float* x, std::size_t groups, std::uint8_t* tiles);

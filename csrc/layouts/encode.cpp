@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000, kBf16OverflowBits = 0x7f7f8000;
 constexpr std::size_t kTile = 18, kNibbles = 16, kThresholdNbytes = 8;
-constexpr std::size_t kCodecSums = 16;
 constexpr std::size_t kCodecColumns = 4096;  // f32 columns in work at a time: half of a first-level cache
 
 std::size_t element_nbytes(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
@@ -74,10 +73,7 @@ public:
 
     void run(std::span<std::uint8_t* const> planes) {
         switch (job_.layout) {
-            case DType::q8_row:
-                if (job_.encoder == Encoder::best)
-                    return whole_rows([&](std::size_t row) { encode_q8_best(row, planes[0], planes[1]); });
-                return rows([&](std::size_t row) { encode_q8(row, planes[0], planes[1]); });
+            case DType::q8_row: return rows([&](std::size_t row) { encode_q8(row, planes[0], planes[1]); });
             case DType::q8_2f: return whole_rows([&](std::size_t row) { encode_q8_2f(row, planes[0], planes[1]); });
             case DType::q4_block: return encode_q4_block(planes[0], planes[1]);
             case DType::q1:
@@ -184,21 +180,12 @@ private:
         }
     }
 
-    // max(f16(most / 127), 2^-14)
-    static float q8_scale(float most) { return std::max(f32_from_f16(f16_from_f32(most / 127.0f)), kF16Tiny); }
-
-    static float store_f16(float scale, std::uint8_t* out) {
+    // Stores the scale max(f16(most / 127), 2^-14) of a row and returns it.
+    static float store_q8_scale(float most, std::uint8_t* out) {
+        const float scale = std::max(f32_from_f16(f16_from_f32(most / 127.0f)), kF16Tiny);
         const std::uint16_t half = f16_exact(scale);
         std::memcpy(out, &half, 2);
         return scale;
-    }
-
-    void encode_q8_best(std::size_t row, std::uint8_t* quants, std::uint8_t* scales) {
-        const std::size_t n = weights_.cols;
-        fits_.resize(n + kCodecSums);
-        const float plain = q8_scale(float_of(ops_.absmax_bits(row_.data(), n)));
-        const float scale = store_f16(ops_.q8_best_scale(row_.data(), n, plain, fits_.data()), scales + 2 * row);
-        ops_.q8_quantize_best(row_.data(), n, scale, quants + row * n);
     }
 
     void encode_q8(std::size_t row, std::uint8_t* quants, std::uint8_t* scales) const {
@@ -206,7 +193,7 @@ private:
         std::uint32_t most = 0;
         pieces([&](std::size_t begin, std::size_t n) { most = std::max(most, load(row, begin, n, x)); });
         if (most >= range_of(job_.layout).limit) refuse();
-        const float scale = store_f16(q8_scale(float_of(most)), scales + 2 * row);
+        const float scale = store_q8_scale(float_of(most), scales + 2 * row);
         pieces([&](std::size_t begin, std::size_t n) {
             if (weights_.cols > kCodecColumns) load(row, begin, n, x);
             ops_.q8_quantize(x, n, scale, quants + row * weights_.cols + begin);
@@ -216,7 +203,7 @@ private:
     void encode_q8_2f(std::size_t row, std::uint8_t* quants, std::uint8_t* scales) {
         ops_.q8_2f_divide(job_.survey.data(), weights_.cols, row_.data());
         const float most = std::max(float_of(ops_.absmax_bits(row_.data(), weights_.cols)), 1e-12f);
-        const float scale = store_f16(q8_scale(most), scales + 2 * row);
+        const float scale = store_q8_scale(most, scales + 2 * row);
         ops_.q8_quantize(row_.data(), weights_.cols, scale, quants + row * weights_.cols);
     }
 

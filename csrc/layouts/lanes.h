@@ -29,12 +29,10 @@ static inline Vf load(const float* p) {
 
 static inline void store(float* p, Vf x) { std::memcpy(p, &x, sizeof x); }
 
-// Nearest of the integers lowest .. highest to |x| < 2^22, ties to even. Adding 1.5 * 2^23 leaves the integer in the low bits of
+// Nearest of the integers -8 .. 7 to |x| < 2^22, ties to even. Adding 1.5 * 2^23 leaves the integer in the low bits of
 // the float, where it is clamped: bit patterns of positive floats are ordered as the floats are.
-template <int lowest, int highest>
 static inline Vf nearest_code(Vf x) {
-    const Vi rounded = bits(x + 0x1.8p23f);
-    const Vi low = bits(all(0x1.8p23f + lowest)), high = bits(all(0x1.8p23f + highest));
+    const Vi rounded = bits(x + 0x1.8p23f), low = bits(all(0x1.8p23f - 8)), high = bits(all(0x1.8p23f + 7));
     const Vi above = rounded > low ? rounded : low;
     return floats(above < high ? above : high) - 0x1.8p23f;
 }

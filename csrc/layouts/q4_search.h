@@ -44,7 +44,7 @@ static inline void gains(const Columns& columns, const Vf* scales, Gain* out) {
     for (std::size_t i = 0; i < kGroup32; i++) {
         const Vf w = columns.w[i], v = columns.v[i], vw = columns.vw[i];
         for (std::size_t k = 0; k < count; k++) {
-            const Vf q = nearest_code<-8, 7>(w * inverse[k]);
+            const Vf q = nearest_code(w * inverse[k]);
             a[k] += vw * q;
             b[k] += v * (q * q);
         }

@@ -22,8 +22,6 @@ const CodecOps& ops() {
         .narrow_f16 = narrow_f16,
         .narrow_bf16 = narrow_bf16,
         .q8_quantize = q8_quantize,
-        .q8_best_scale = q8_best_scale,
-        .q8_quantize_best = q8_quantize_best,
         .q8_decode = q8_decode,
         .q4_encode_plain = q4_encode_plain,
         .q4_encode_best = q4_encode_best,

@@ -118,9 +118,9 @@ def hash_vectors() -> list[tuple[bytes, int]]:
     return [(known[v["what"]] if v["hex"] is None else bytes.fromhex(v["hex"]), int(v["ref"], 16)) for v in vectors]
 
 
-def weighted_errors(decoded: NDArray[Any], values: NDArray[np.float32], unit: int) -> NDArray[np.float64]:
-    """Squared error of every ``unit`` values, each weighted with its importance: what searching encoders make small."""
-    groups = values.astype(np.float64).reshape(-1, unit)
+def weighted_errors(decoded: NDArray[Any], values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Squared error of every 32 values, each weighted with its importance: what the search of scales makes small."""
+    groups = values.astype(np.float64).reshape(-1, 32)
     importance = np.sqrt(groups**2 + (groups**2).mean(axis=1, keepdims=True))
-    errors: NDArray[np.float64] = (importance * (decoded.reshape(-1, unit) - groups) ** 2).sum(axis=1)
+    errors: NDArray[np.float64] = (importance * (decoded.reshape(-1, 32) - groups) ** 2).sum(axis=1)
     return errors

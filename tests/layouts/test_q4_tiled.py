@@ -41,9 +41,9 @@ def test_best_comes_within_a_hair_of_an_exhaustive_search() -> None:
         for sign in (1, -1):
             scale = (sign * extreme / level).astype(np.float16).astype(np.float64)[:, None]
             decoded = np.clip(np.rint(groups / scale), -8, 7) * scale
-            smallest = np.minimum(smallest, weighted_errors(decoded, groups, 32))
-    plain = weighted_errors(Q4.decode(Q4.encode(groups, encoder="plain"), groups.shape), groups, 32)
-    best = weighted_errors(Q4.decode(Q4.encode(groups), groups.shape), groups, 32)
+            smallest = np.minimum(smallest, weighted_errors(decoded, groups))
+    plain = weighted_errors(Q4.decode(Q4.encode(groups, encoder="plain"), groups.shape), groups)
+    best = weighted_errors(Q4.decode(Q4.encode(groups), groups.shape), groups)
     assert best.sum() <= 1.002 * smallest.sum()
     assert best.sum() <= 0.75 * plain.sum()
 

@@ -4,9 +4,7 @@
     value   w = q * scale[row]
     size    rows * cols + 2 rows
     shapes  2-D, not empty
-            the scale may be negative
-    encode  plain: scale = max(f16(absmax(row) / 127), 2^-14), q = clamp(rint(w / scale), -128, 127)
-            best: see ``best_row_scales``
+    encode  scale = max(f16(absmax(row) / 127), 2^-14), q = clamp(rint(w / scale), -128, 127)
 
 The scale is rounded to f16 first and the integers are chosen against the rounded one.
 """
@@ -17,14 +15,13 @@ import numpy as np
 
 from cortiq.layouts.base import Bytes, Encoder, Floats, RecordLayout
 from cortiq.layouts.bits import F16_OVERFLOW, F16_TINY, f16_from_f32, f32_from_f16, require_magnitude
-from cortiq.layouts.q8_search import best_row_scales, nearest_codes
 from cortiq.layouts.sizes import Shape, checked, matrix
 
 _LEVELS = np.float32(127)
 
 
 class Q8Row(RecordLayout):
-    """``best`` searches the scale of each row for the smallest weighted error; ``plain`` takes SPEC's formula."""
+    """``best`` and ``plain`` are the same."""
 
     id = 3
     name = "q8_row"
@@ -40,12 +37,8 @@ class Q8Row(RecordLayout):
         require_magnitude(values, F16_OVERFLOW * _LEVELS, "the f16 scale of a q8_row")
         absmax = np.abs(values).max(axis=1, keepdims=True)
         scale = np.maximum(f32_from_f16(f16_from_f32(absmax / _LEVELS)), F16_TINY)
-        if encoder == "best":
-            scale = best_row_scales(values, scale[:, 0])[:, None]
-            quants = nearest_codes(values, scale[:, 0])
-        else:
-            quants = np.clip(np.rint(values / scale), -128, 127)
-        return quants.astype(np.int8).view(np.uint8), scale.astype(np.float16).view(np.uint8)
+        quants = np.clip(np.rint(values / scale), -128, 127).astype(np.int8)
+        return quants.view(np.uint8), f16_from_f32(scale).view(np.uint8)
 
     def decode_rows(self, planes: list[Bytes], cols: int) -> Floats:
         quants, scales = (np.ascontiguousarray(plane) for plane in planes)
