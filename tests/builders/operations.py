@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from builders.cmf import ARCH, F16, header, pattern, two_layers
 from builders.tiny import Tiny, weights_of
 from cortiq.container import File, TensorSpec, grow, open_single, write_file
+from cortiq.container import open as open_model
 from cortiq.container.shard_writer import write_shards
 from cortiq.convert import ConvertOptions, convert
 from cortiq.edit import requant
@@ -27,6 +28,7 @@ from cortiq.edit.mask_source import mask_source
 from cortiq.edit.masks import add_mask, remove_mask
 from cortiq.edit.metadata import edit_header
 from cortiq.edit.skills import add_skill, open_skill, remove_skill
+from cortiq.errors import Shard
 from cortiq.quantize import Override
 
 # Another section of two masks than that of ``two_layers``.
@@ -174,6 +176,17 @@ def _write_checkpoint(folder: Path) -> None:
     }
     (folder / "config.json").write_text(json.dumps(config))
     save_file(weights_of(tiny), folder / "model.safetensors")
+
+
+def state_of_set(folder: Path) -> State | str:
+    """What is read of the set that ``write_set`` wrote into a folder as ``set``, or why there is none."""
+    try:
+        with open_model(folder / "set-00001-of-00003.cmf") as file:
+            return state(file)
+    except FileNotFoundError:
+        return "none"
+    except Shard as error:
+        return error.kind
 
 
 def state(file: File) -> State:

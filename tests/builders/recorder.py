@@ -100,6 +100,36 @@ class PowerLoss:
                 else:
                     yield from self._contents(durable.get(number, b""), pending.get(number, []), per_point)
 
+    def folders(self, steps: list[Step], per_point: int) -> Iterator[dict[str, bytes]]:
+        """What the folder may hold after a cut at each point of ``steps``: contents by name.
+
+        A journal keeps renames in order, so the first few of those after the last sync of the folder happened. Of what
+        was not synced of a file nothing is there, everything, or one of ``per_point`` random halves of its sectors.
+        """
+        for point in range(len(steps) + 1):
+            durable, pending = self._files(steps[:point])
+            for names in self._orders(steps[:point]):
+                for turn in range(2 + per_point):
+                    yield {name: self._content(durable, pending, number, turn) for name, number in names.items()}
+
+    def _orders(self, steps: list[Step]) -> list[dict[str, int]]:
+        names, found = dict(self.names), [dict(self.names)]
+        for step in steps:
+            if step.kind == "rename":
+                names.pop(step.source, None)
+                names[step.target] = step.inode
+                found.append(dict(names))
+            elif step.kind == "sync_dir":
+                found = [dict(names)]
+        return found
+
+    def _content(self, durable: dict[int, bytes], pending: dict[int, list[Step]], number: int, turn: int) -> bytes:
+        before, steps = durable.get(number, b""), pending.get(number, [])
+        touched = sorted({sector for step in steps for sector in sectors(step)})
+        chosen = [[], touched][turn] if turn < 2 else [s for s in touched if self.random.random() < 0.5]
+        after = applied(before, steps)
+        return mixed(before, after, chosen, len(after) if chosen else len(before))
+
     def _files(self, steps: list[Step]) -> tuple[dict[int, bytes], dict[int, list[Step]]]:
         """Contents on the disk for sure, and the steps that may or may not have reached it."""
         durable, pending = dict(self.contents), {}

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from builders.cmf import header
-from builders.operations import State, state, tensor, write_set
-from cortiq.container import open as open_model
+from builders.operations import state_of_set, tensor, write_set
 from cortiq.container.shard_writer import write_shards
-from cortiq.errors import Shard
 from crash.test_kill import KILLS, Zygote
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -37,17 +35,6 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     specs = [tensor("a", 9000, 7), tensor("b", 5000, 8), tensor("c", 9000, 9)]
     assert len(write_shards(folder / "set", header(), specs, 36_000).paths) == 3
     return folder
-
-
-def state_of_set(folder: Path) -> State | str:
-    """What is read of the set, or why there is none."""
-    try:
-        with open_model(folder / "set-00001-of-00003.cmf") as file:
-            return state(file)
-    except FileNotFoundError:
-        return "none"
-    except Shard as error:
-        return error.kind
 
 
 @pytest.mark.parametrize("call", KILLS)
