@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cortiq.container import locking, output
+from cortiq.container import journal, locking, output
 from cortiq.container.disk import Disk
 
 SECTOR = 512
@@ -74,6 +74,7 @@ def install(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> None:
     """Make everything that writes files use ``disk``."""
     monkeypatch.setattr(locking.LockedFile, "disk", disk)
     monkeypatch.setattr(output.AtomicFile, "disk", disk)
+    monkeypatch.setattr(journal.Journal, "disk", disk)
 
 
 class PowerLoss:
@@ -99,6 +100,14 @@ class PowerLoss:
                     yield None
                 else:
                     yield from self._contents(durable.get(number, b""), pending.get(number, []), per_point)
+
+    def content(self, steps: list[Step], number: int, share: float) -> bytes:
+        """What the file of an inode may hold after ``steps``, with about ``share`` of its unsynced sectors."""
+        durable, pending = self._files(steps)
+        before, later = durable.get(number, b""), pending.get(number, [])
+        touched = sorted({sector for step in later for sector in sectors(step)})
+        after = applied(before, later)
+        return mixed(before, after, [s for s in touched if self.random.random() < share], len(after))
 
     def _files(self, steps: list[Step]) -> tuple[dict[int, bytes], dict[int, list[Step]]]:
         """Contents on the disk for sure, and the steps that may or may not have reached it."""

@@ -165,7 +165,9 @@ class PartialFile(AtomicFile):
         """Make everything zero but ``kept``, which are in order and have little between them."""
         end = 0
         for payload in kept:
-            self.write_at(end, memoryview(bytes(payload.offset - end)))
+            zeros = bytes(payload.offset - end)
+            if os.pread(self.fd, len(zeros), end) != zeros:
+                self.write_at(end, memoryview(zeros))
             end = payload.end
         self.disk.resize(self.fd, end)
 

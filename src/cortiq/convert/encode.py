@@ -55,8 +55,8 @@ class _Job:
 class EncodePool:
     """The blocks of ``planned``, encoded with up to ``_AHEAD`` more in flight than there are threads.
 
-    A context manager. ``chunks`` must be consumed in the order of ``planned``, each to its end, for every entry from the
-    first that is asked for.
+    A context manager. ``chunks`` must be consumed in the order of ``planned``, each to its end, for every entry behind
+    the first that is asked for.
     """
 
     def __init__(self, planned: Sequence[Planned], options: ConvertOptions, progress: Progress | None) -> None:

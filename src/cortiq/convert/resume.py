@@ -11,10 +11,11 @@ from cortiq import __version__
 from cortiq.container.directory import encode_directory
 from cortiq.container.envelope import Range
 from cortiq.container.hash64 import Buffer
+from cortiq.container.output import AtomicFile
 from cortiq.container.partial import PartialFile, remove_partial
 from cortiq.container.strict_json import dump_json
 from cortiq.container.tensor import TensorEntry
-from cortiq.container.writer import FilePlan, TensorSpec, naming, plan_file, write_file, write_plan
+from cortiq.container.writer import FilePlan, TensorSpec, naming, plan_file, write_plan
 from cortiq.convert.options import ConvertOptions
 from cortiq.convert.source import Source
 
@@ -35,16 +36,17 @@ def write_model(
     asked for. Without, what such an attempt left is removed once the file is complete. Raises as ``write_file`` and
     ``PartialFile``.
     """
-    if not options.resume:
-        write_file(path, header, tensors, digests=options.digests, **sections)
-        remove_partial(path)
-        return []
     with naming(path):
         plan = plan_file(path, header, tensors, sections, digests=options.digests)
-        with PartialFile(path) as output:
-            output.take_over(facts_of(source, options, plan), _payloads(plan), plan.layout.size)
-            write_plan(plan, output, output)
-    done = len(output.kept)
+        if not options.resume:
+            with AtomicFile(path) as output:
+                write_plan(plan, output)
+            remove_partial(path)
+            return []
+        with PartialFile(path) as partial:
+            partial.take_over(facts_of(source, options, plan), _payloads(plan), plan.layout.size)
+            write_plan(plan, partial, partial)
+    done = len(partial.kept)
     return [f"{done} of {len(tensors)} tensors were there from an interrupted attempt"] if done else []
 
 

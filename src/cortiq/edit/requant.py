@@ -32,8 +32,8 @@ _VARIABLE = "vbit_ro"
 def requant(source: Path, output: Path | None, options: ConvertOptions, *, progress: Progress | None = None) -> Receipt:
     """Write the model at ``source`` with other dtypes to ``output``; None replaces the file itself.
 
-    Of ``options``, dtypes, ``encoder``, bits, ``threads``, ``force`` and ``resume`` count. A tensor whose dtype is asked
-    for already is kept, except vbit when ``mean_bits`` or ``route_counts`` are given. A matrix whose columns a dtype
+    Of ``options``, dtypes, ``encoder``, bits, ``threads``, ``force`` and ``resume`` count. A tensor that has the dtype
+    asked for is kept, except vbit when ``mean_bits`` or ``route_counts`` are given. A matrix whose columns a dtype
     cannot have is kept too, with a note in the receipt.
 
     The output appears complete or not at all; ``resume`` goes on with an interrupted attempt, to the same bytes. Raises
