@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,49 +17,19 @@ from safetensors.numpy import load_file, save_file
 
 import cortiq
 from builders.gguf_files import write_gguf
+from builders.interrupted import Interrupted
 from builders.tiny import DATA
 from cortiq.container import verify
 from cortiq.container.disk import Disk
 from cortiq.container.journal import Journal
 from cortiq.container.partial import PartialFile, partial_path
 from cortiq.convert import ConvertOptions, convert, parse_overrides
-from cortiq.convert.encode import EncodePool
-from cortiq.convert.plan import Planned
 from cortiq.edit import requant
 from cortiq.errors import Busy, NonFinite, UsageError
-from cortiq.layouts.base import Bytes
 
 OPTIONS = ConvertOptions(quant="q4_tiled", resume=True)
 CHECKPOINT = DATA / "llama"
 ENVELOPE = 128
-
-
-class Interrupted:
-    """Raises ``error`` in place of the ``chunk``-th chunk of the ``tensor``-th tensor; counts what was asked for."""
-
-    def __init__(self, tensor: int, chunk: int = 0, error: BaseException | None = None) -> None:
-        self.tensor, self.chunk, self.error = tensor, chunk, error or KeyboardInterrupt()
-        self.asked = -1
-
-    def run(self, action: Callable[[], object]) -> bool:
-        """Whether it came so far."""
-        real = EncodePool.chunks
-
-        def chunks(pool: EncodePool, entry: Planned) -> Iterator[Bytes]:
-            self.asked += 1
-            for number, part in enumerate(real(pool, entry)):
-                if (self.asked, number) == (self.tensor, self.chunk):
-                    raise self.error
-                yield part
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(EncodePool, "chunks", chunks)
-            try:
-                action()
-            except type(self.error) as caught:
-                assert caught is self.error  # noqa: PT017 - whether it raises is what we ask
-                return True
-        return False
 
 
 @pytest.fixture(autouse=True)
@@ -213,14 +184,16 @@ def test_a_changed_option_is_named(options: ConvertOptions, name: str, output: P
     assert go_on(output, expected, replace(OPTIONS, threads=3)) == 8
 
 
-def test_another_version_of_the_encoders_is_named(
-    output: Path, expected: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_encoders_are_named(output: Path, expected: bytes, tmp_path: Path) -> None:
     interrupt(output)
-    with monkeypatch.context() as patch:
-        patch.setattr("cortiq.convert.resume.__version__", "0.0.0")
-        with pytest.raises(UsageError, match="version of cortiq"):
-            convert(CHECKPOINT, output, OPTIONS)
+    (tmp_path / "core").write_bytes(b"another build")
+    other = SimpleNamespace(__file__=tmp_path / "core")
+    changes = (("convert.resume.__version__", "0.0.0", "version of cortiq"), ("native.core", other, "compiled core"))
+    for name, value, found in changes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"cortiq.{name}", value)
+            with pytest.raises(UsageError, match=found):
+                convert(CHECKPOINT, output, OPTIONS)
     assert go_on(output, expected) == 8
 
 

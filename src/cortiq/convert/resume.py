@@ -51,8 +51,10 @@ def write_model(
 
 
 def facts_of(source: Source, options: ConvertOptions, plan: FilePlan) -> dict[str, str]:
-    """Everything that decides about the bytes of a file, by what people call it."""
-    facts = {"version of cortiq": __version__}
+    """Everything that decides about the bytes of a file, by what people call it. Raises NativeMissing."""
+    from cortiq.native import core
+
+    facts = {"version of cortiq": __version__, "compiled core": _sha256(Path(core.__file__).read_bytes())}
     facts |= {f"source file {name}": stamp for name, stamp in source.stamps.items()}
     facts |= {f"option {name}": _short(dump_json(value)) for name, value in options.record().items()}
     facts |= {f"section {name}": _sha256(data) for name, data in plan.sections.items()}
