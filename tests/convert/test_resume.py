@@ -68,7 +68,7 @@ def interrupt(output: Path, tensor: int = 8, source: Path = CHECKPOINT) -> tuple
 
 
 @pytest.mark.parametrize(
-    ("quant", "digests", "threads", "step"), [("q4_tiled", True, 1, 1), ("vbit_ro", False, 2, 4), ("q8_2f", True, 3, 4)]
+    ("quant", "digests", "threads", "step"), [("q4_tiled", True, 1, 1), ("vbit_ro", False, 2, 7), ("q8_2f", True, 3, 7)]
 )
 def test_interrupted_at_tensors(quant: str, digests: bool, threads: int, step: int, output: Path) -> None:
     options = ConvertOptions(quant=quant, digests=digests, threads=threads)
@@ -77,7 +77,7 @@ def test_interrupted_at_tensors(quant: str, digests: bool, threads: int, step: i
     output.unlink()
     options = replace(options, resume=True)
     for number in range(0, tensors, step):
-        for chunk in (0, 1) if number % 4 == 0 else (0,):
+        for chunk in (0, 1) if number % 7 == 0 else (0,):
             stopper = Interrupted(number, chunk)
             if not stopper.run(lambda: convert(CHECKPOINT, output, options)):
                 assert chunk == 1  # a tensor of one chunk
@@ -290,7 +290,7 @@ def failing(call: str, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("call", "step"), [("write_at", 12), ("sync", 8), ("resize", 1), ("allocate", 1), ("rename", 1), ("sync_dir", 1)]
+    ("call", "step"), [("write_at", 20), ("sync", 12), ("resize", 1), ("allocate", 1), ("rename", 1), ("sync_dir", 1)]
 )
 def test_a_failing_disk_keeps_what_was_recorded(
     call: str, step: int, output: Path, expected: bytes, monkeypatch: pytest.MonkeyPatch
