@@ -87,7 +87,6 @@ class EncodePool:
         """
         encoded: list[Encoded] = []
         known, kind = NOTHING, layout(entry.dtype)
-        self._skip_to(entry)
         for job in self._pass(entry, again=False):
             done, known = job.encoded.result(), job.survey.result()
             yield done.planes[0]
@@ -110,6 +109,7 @@ class EncodePool:
         """The blocks of a tensor in order."""
         rows, last = entry.tensor.matrix_shape[0], 0
         while last < rows:
+            self._skip_to(entry)
             job = self._next()
             block = job.block
             if block.entry is not entry or block.first != last or block.again != again:
