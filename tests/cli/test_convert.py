@@ -72,12 +72,14 @@ def test_a_set_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "No space left"), 1), (SystemExit(143), 143)]
+    ("error", "facts", "code"),
+    [(KeyboardInterrupt, (), 130), (OSError, (errno.ENOSPC, "No space left"), 1), (SystemExit, (143,), 143)],
 )
 @pytest.mark.parametrize("resume", [True, False])
 def test_what_is_kept_of_an_interrupted_conversion_is_said(
     resume: bool,
-    error: BaseException,
+    error: type[BaseException],
+    facts: tuple[object, ...],
     code: int,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -88,7 +90,7 @@ def test_what_is_kept_of_an_interrupted_conversion_is_said(
 
     def stops(_: object, done: int, total: int) -> None:
         if done > total // 2:
-            raise error
+            raise error(*facts)
 
     with monkeypatch.context() as patch:
         patch.setattr("cortiq.cli.progress.Silent.update", stops)
