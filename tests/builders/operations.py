@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from builders.cmf import ARCH, F16, header, pattern, two_layers
@@ -20,7 +21,7 @@ from builders.tiny import Tiny, weights_of
 from cortiq.container import File, TensorSpec, grow, open_single, write_file
 from cortiq.container import open as open_model
 from cortiq.container.shard_writer import write_shards
-from cortiq.convert import ConvertOptions, convert
+from cortiq.convert import ConvertOptions, Receipt, convert
 from cortiq.edit import requant
 from cortiq.edit.compact import compact
 from cortiq.edit.history import checkout, undo
@@ -120,6 +121,14 @@ def convert_over(path: Path) -> None:
     convert(_sources() / "checkpoint", path, ConvertOptions(force=True, allow_no_tokenizer=True))
 
 
+def convert_in_attempts(path: Path) -> Receipt:
+    """Goes on with what an interrupted one left; every tensor is recorded when it is finished."""
+    options = ConvertOptions(force=True, allow_no_tokenizer=True, resume=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cortiq.container.partial.SAVE_EVERY", 1)
+        return convert(_sources() / "checkpoint", path, options)
+
+
 OPERATIONS: dict[str, Callable[[Path], object]] = {
     "append": append,
     "edit": edit,
@@ -137,8 +146,9 @@ OPERATIONS: dict[str, Callable[[Path], object]] = {
 }
 
 
-# Named apart: what they leave is not one file.
+# Named apart: what they leave when they are interrupted is not one file.
 SETS: dict[str, Callable[[Path], object]] = {"set": write_set}
+ATTEMPTS: dict[str, Callable[[Path], object]] = {"attempts": convert_in_attempts}
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cortiq.container import locking, output
+from cortiq.container import journal, locking, output
 from cortiq.container.disk import Disk
 
 SECTOR = 512
@@ -74,6 +74,7 @@ def install(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> None:
     """Make everything that writes files use ``disk``."""
     monkeypatch.setattr(locking.LockedFile, "disk", disk)
     monkeypatch.setattr(output.AtomicFile, "disk", disk)
+    monkeypatch.setattr(journal.Journal, "disk", disk)
 
 
 class PowerLoss:
@@ -109,8 +110,12 @@ class PowerLoss:
         for point in range(len(steps) + 1):
             durable, pending = self._files(steps[:point])
             for names in self._orders(steps[:point]):
-                for turn in range(2 + per_point):
-                    yield {name: self._content(durable, pending, number, turn) for name, number in names.items()}
+                for share in (0.0, 1.0, *[0.5] * per_point):
+                    yield {name: self._content(durable, pending, number, share) for name, number in names.items()}
+
+    def content(self, steps: list[Step], number: int, share: float) -> bytes:
+        """What the file of an inode may hold after ``steps``, with about ``share`` of its unsynced sectors."""
+        return self._content(*self._files(steps), number, share)
 
     def _orders(self, steps: list[Step]) -> list[dict[str, int]]:
         names, found = dict(self.names), [dict(self.names)]
@@ -123,12 +128,11 @@ class PowerLoss:
                 found = [dict(names)]
         return found
 
-    def _content(self, durable: dict[int, bytes], pending: dict[int, list[Step]], number: int, turn: int) -> bytes:
+    def _content(self, durable: dict[int, bytes], pending: dict[int, list[Step]], number: int, share: float) -> bytes:
         before, steps = durable.get(number, b""), pending.get(number, [])
         touched = sorted({sector for step in steps for sector in sectors(step)})
-        chosen = [[], touched][turn] if turn < 2 else [s for s in touched if self.random.random() < 0.5]
         after = applied(before, steps)
-        return mixed(before, after, chosen, len(after) if chosen else len(before))
+        return mixed(before, after, [s for s in touched if self.random.random() < share], len(after))
 
     def _files(self, steps: list[Step]) -> tuple[dict[int, bytes], dict[int, list[Step]]]:
         """Contents on the disk for sure, and the steps that may or may not have reached it."""

@@ -13,9 +13,9 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from builders.operations import OPERATIONS, SETS, base
+from builders.operations import ATTEMPTS, OPERATIONS, SETS, base
 
-ALL = OPERATIONS | SETS
+ALL = OPERATIONS | SETS | ATTEMPTS
 _PR_SET_PTRACER = 0x59616D61
 _ANYBODY = ctypes.c_ulong(2**64 - 1)
 

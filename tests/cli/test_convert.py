@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -68,6 +69,74 @@ def test_a_set_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert document["files"] == planned == len(list(tmp_path.iterdir())) > 1
     assert document["output"] == str(tmp_path / f"m-00001-of-{planned:05}.cmf")
     assert main(arguments) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "facts", "code"),
+    [(KeyboardInterrupt, (), 130), (OSError, (errno.ENOSPC, "No space left"), 1), (SystemExit, (143,), 143)],
+)
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_is_kept_of_an_interrupted_conversion_is_said(
+    resume: bool,
+    error: type[BaseException],
+    facts: tuple[object, ...],
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output, arguments = tmp_path / "model.cmf", ["convert", str(CHECKPOINT), str(tmp_path / "model.cmf")]
+    arguments += ["--resume"] if resume else []
+
+    def stops(_: object, done: int, total: int) -> None:
+        if done > total // 2:
+            raise error(*facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cortiq.cli.progress.Silent.update", stops)
+        patch.setattr("cortiq.container.partial.SAVE_EVERY", 1)
+        assert status(arguments) == code
+    out, err = capsys.readouterr()
+    assert not out
+    kept = f"what is finished is kept in {tmp_path / '.model.cmf.partial'}; the same command goes on from there"
+    assert (kept in err) == resume
+    assert len(list(tmp_path.iterdir())) == (2 if resume else 0)
+    assert status(arguments) == 0
+    assert ("tensors were there from an interrupted attempt" in capsys.readouterr().err) == resume
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def status(arguments: list[str]) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return int(str(end.code))
+
+
+def test_only_what_was_begun_is_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["convert", str(CHECKPOINT), str(tmp_path / "model.cmf"), "--resume"]
+
+    def stops(_: object, done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cortiq.cli.progress.Silent.update", stops)
+        assert main(arguments) == 130
+    capsys.readouterr()
+    assert main([*arguments, "--quant", "q4_tiled"]) == 2
+    assert "had another option quant" in capsys.readouterr().err
+    assert main([*arguments, "--shard-max-gb", "1"]) == 2
+    assert "cortiq shard" in capsys.readouterr().err
+    assert main(arguments) == 0
+
+
+def test_a_cmf_file_is_sent_to_requant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(CHECKPOINT), str(tmp_path / "model.cmf")]) == 0
+    assert main(["convert", str(tmp_path / "model.cmf"), str(tmp_path / "other.cmf")]) == 1
+    assert "cortiq requant" in capsys.readouterr().err
 
 
 def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,18 +177,21 @@ def test_a_closed_pipe_is_silent() -> None:
         assert process.stderr.read() == ""
 
 
-def test_interrupt_ends_with_130() -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted\n"), (signal.SIGTERM, 143, "")]
+)
+def test_a_signal_ends_in_order(number: signal.Signals, code: int, said: str) -> None:
     read, write = os.pipe()  # a standard input that never ends
     # Whoever runs the tests in the background may have left the signal ignored.
-    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    default = partial(signal.signal, number, signal.SIG_DFL)
     with spawn(["ppl", "x", "-f", "-"], stdin=read, start_new_session=True, preexec_fn=default) as process:
         assert process.stderr is not None
         assert "waiting for standard input" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     os.close(read)
     os.close(write)
-    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+    assert (process.returncode, out, err) == (code, "", said)
 
 
 def test_json_documents_have_a_schema_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,24 @@ def test_in_place(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert file["model.layers.0.mlp.up_proj.weight"].dtype == "q4tp"
 
 
+def test_an_interrupted_one_goes_on(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.cmf"
+
+    def stops(_: object, done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cortiq.cli.progress.Silent.update", stops)
+        assert main(["requant", str(model), "-o", str(output), "--resume"]) == 130
+    assert str(tmp_path / ".out.cmf.partial") in capsys.readouterr().err
+    assert main(["requant", str(model), "-o", str(output), "--resume"]) == 0
+    assert "from an interrupted attempt" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.cmf", "out.cmf"]
+
+
 @pytest.mark.parametrize("where", [[], ["--in-place", "-o", "out.cmf"]])
 def test_one_place_to_write_to(where: list[str], model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["requant", str(model), *where]) == 2

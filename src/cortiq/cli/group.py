@@ -49,7 +49,8 @@ Settings (an option on the command line wins):
 
 Exit codes:
   0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs,
-  7 unsupported model, 8 not enough memory, 9 network, 130 interrupted
+  7 unsupported model, 8 not enough memory, 9 network, 130 interrupted,
+  143 terminated
 
 Examples:
   cortiq run smollm2 "Name three uses of a memory-mapped file."

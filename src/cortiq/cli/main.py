@@ -1,16 +1,17 @@
 """Entry point: runs a command and turns whatever ends it into an exit code.
 
 0 ok, 1 error, 2 usage, 3 invalid file, 4 verification failed, 5 differs, 7 unsupported model or feature,
-8 not enough memory, 9 network, 130 interrupted, 141 the reader of our output went away.
+8 not enough memory, 9 network, 130 interrupted, 141 the reader of our output went away, 143 terminated.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import click
@@ -22,7 +23,8 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE, the status a C program has after `| head`
 
 
 def entry_point() -> None:
-    """The ``cortiq`` script."""
+    """The ``cortiq`` script. A request to terminate cleans up as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main(sys.argv[1:]))
 
 
@@ -47,6 +49,10 @@ def main(arguments: Sequence[str]) -> int:
         # Nobody reads any more. The interpreter's own flush at exit must not complain about it either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OUTPUT_CLOSED
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _run(arguments: list[str], console: Console) -> int:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -18,17 +19,18 @@ _THREADS = 4
 class DigestPool:
     """Hashes ranges of the file behind the descriptor ``fd``, in the order they are added. A context manager.
 
-    Ranges are read back from the file, so that a producer may use its buffers again.
+    Ranges are read back from the file, so that a producer may use its buffers again. ``known`` are digests of ranges
+    before the first that is added.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, known: Iterable[bytes] = ()) -> None:
         self._fd = fd
         self._executor = ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0))), "cortiq-digest")
         self._batch: list[tuple[int, int]] = []
         self._batch_nbytes = 0
         self._running: deque[tuple[int, Future[list[bytes]]]] = deque()
         self._waiting = 0
-        self._digests: list[bytes] = []
+        self._digests = list(known)
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +50,7 @@ class DigestPool:
             self._collect()
 
     def digests(self) -> list[bytes]:
-        """The digest of every range added, in order. Raises OSError as reading does."""
+        """The digest of every range, the known ones first, in order. Raises OSError as reading does."""
         self._start()
         while self._running:
             self._collect()
@@ -61,9 +63,10 @@ class DigestPool:
         self._waiting += nbytes
 
     def _collect(self) -> None:
-        nbytes, future = self._running.popleft()
+        nbytes, future = self._running[0]
+        self._digests += future.result()  # the place where Ctrl-C interrupts: nothing is lost then
+        self._running.popleft()
         self._waiting -= nbytes
-        self._digests += future.result()
 
 
 def _hash_ranges(fd: int, ranges: list[tuple[int, int]]) -> list[bytes]:

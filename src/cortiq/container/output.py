@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from cortiq.container.disk import Disk
 
@@ -39,10 +39,9 @@ class AtomicFile:
         if not given.name or self.target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         _remove_stale(self.folder, given.name)
-        self.temporary = self.folder / f".{given.name}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd: int | None = os.open(self.temporary, flags, 0o600)
         self._published = False
+        self._fd: int | None
+        self.temporary, self._fd = self._open()
 
     @property
     def fd(self) -> int:
@@ -82,13 +81,18 @@ class AtomicFile:
         if not self._published:
             self.temporary.unlink(missing_ok=True)
 
-    def __enter__(self) -> AtomicFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard()
+
+    def _open(self) -> tuple[Path, int]:
+        """What is written until it gets its name, and a descriptor of it."""
+        path = self.folder / f".{self.target.name}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
+        return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None

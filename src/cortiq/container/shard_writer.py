@@ -28,12 +28,13 @@ from cortiq.container.writer import (
     FilePlan,
     TensorSpec,
     check_tensors,
+    naming,
     plan_file,
     stated_header,
     write_body,
     write_head,
 )
-from cortiq.errors import CortiqError, UsageError
+from cortiq.errors import UsageError
 
 _F32_NBYTES = 4
 
@@ -76,7 +77,7 @@ def write_shards(
     groups = [specs[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True)]
     folder, base = Path(output).parent, shard_base(Path(output))
     paths = tuple(folder / shard_name(base, no, len(groups)) for no in range(1, len(groups) + 1))
-    try:
+    with naming(output):
         plans = [
             plan_file(path, _fields(fields, no, len(groups)), group, sections if no == 1 else {}, digests=digests)
             for no, (path, group) in enumerate(zip(paths, groups, strict=True), 1)
@@ -85,9 +86,6 @@ def write_shards(
             raise UsageError("a skill file is not a model to be sharded", code="skill_file")
         with ExitStack() as stack:
             return WrittenSet(paths, _write(plans, [stack.enter_context(AtomicFile(path)) for path in paths]))
-    except CortiqError as error:
-        error.path = error.path or os.fspath(output)
-        raise
 
 
 def deal_out(shapes: Iterable[tuple[int, ...]], max_bytes: int) -> list[int]:

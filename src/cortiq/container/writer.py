@@ -7,11 +7,11 @@ Equal input gives equal bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from cortiq.container.tensor import TensorEntry
 from cortiq.container.tensor_checks import overlapping
 from cortiq.errors import CortiqError, HashMismatch, Parse, UsageError
 from cortiq.layouts import check_tensor
+
+if TYPE_CHECKING:
+    from cortiq.container.partial import PartialFile
 
 _U8 = 6
 
@@ -95,15 +98,27 @@ def write_file(
     HashMismatch for a payload or section that is not the one announced, OSError, and what a producer of chunks raises.
     In every case the target is left as it was.
     """
-    try:
+    with naming(path):
         plan = plan_file(path, header, list(tensors), sections, layout=layout, digests=digests)
         with AtomicFile(path) as output:
-            directory = write_body(plan, output)
-            envelope = write_head(plan, stated_header(plan, directory), directory, output)
-            output.commit()
+            return write_plan(plan, output)
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of ours that name no file name ``path``."""
+    try:
+        yield
     except CortiqError as error:
         error.path = error.path or os.fspath(path)
         raise
+
+
+def write_plan(plan: FilePlan, output: AtomicFile, partial: PartialFile | None = None) -> Envelope:
+    """Write and commit ``plan``. ``partial`` is ``output`` when an earlier attempt may have written some of it."""
+    directory = write_body(plan, output, partial)
+    envelope = write_head(plan, stated_header(plan, directory), directory, output)
+    output.commit()
     return envelope
 
 
@@ -236,8 +251,8 @@ def _check_layout(
     check_ranges(envelope, layout.size)
 
 
-def write_body(plan: FilePlan, output: AtomicFile) -> bytes:
-    """Write everything but header and envelope; the bytes of the directory."""
+def write_body(plan: FilePlan, output: AtomicFile, partial: PartialFile | None = None) -> bytes:
+    """Write everything but header and envelope; the bytes of the directory. ``partial`` is as in ``write_plan``."""
     layout = plan.layout
     output.allocate(layout.size)
     planned = [
@@ -247,7 +262,7 @@ def write_body(plan: FilePlan, output: AtomicFile) -> bytes:
     _checked_directory(encode_directory(planned), layout.envelope)
     for offset, data in layout.residue:
         output.write_at(offset, data)
-    entries = _write_tensors(plan, planned, output)
+    entries = _write_tensors(plan, planned, output, partial)
     directory = encode_directory(entries)
     if layout.directory is not None:
         if list(_checked_directory(layout.directory, layout.envelope).values()) != entries:
@@ -277,19 +292,29 @@ def write_head(plan: FilePlan, header: Header, directory: bytes, output: AtomicF
     return envelope
 
 
-def _write_tensors(plan: FilePlan, planned: Sequence[TensorEntry], output: AtomicFile) -> list[TensorEntry]:
-    """Write every payload in order; the entries with their hashes."""
+def _write_tensors(
+    plan: FilePlan, planned: Sequence[TensorEntry], output: AtomicFile, partial: PartialFile | None
+) -> list[TensorEntry]:
+    """Write every payload in order, but for those that ``partial`` has kept; the entries with their hashes."""
     from cortiq.container.digest_pool import DigestPool  # readers need no threads
 
-    base = plan.layout.envelope.data.offset
-    entries = []
-    with DigestPool(output.fd) if plan.digests else nullcontext() as pool:
-        for spec, entry in zip(plan.tensors, planned, strict=True):
-            ours = spec is plan.tensors[-1] and plan.digests
-            payload = replace(spec, chunks=pool.digests()) if pool is not None and ours else spec
-            entries.append(replace(entry, hash=write_tensor(payload, base + entry.off, output)))
-            if pool is not None and not ours:
+    base, kept = plan.layout.envelope.data.offset, () if partial is None else partial.kept
+    entries = [replace(entry, hash=payload.hash) for entry, payload in zip(planned, kept, strict=False)]
+    own = plan.tensors[-1] if plan.digests else None
+    with ExitStack() as stack:
+        pool = None
+        if plan.digests or partial is not None:
+            pool = stack.enter_context(DigestPool(output.fd, [payload.digest for payload in kept]))
+        if pool is not None and partial is not None:
+            stack.enter_context(partial.following(pool))
+        for spec, entry in zip(plan.tensors[len(kept) :], planned[len(kept) :], strict=True):
+            filled = replace(spec, chunks=pool.digests()) if pool is not None and spec is own else spec
+            entry = replace(entry, hash=write_tensor(filled, base + entry.off, output))
+            entries.append(entry)
+            if pool is not None and spec is not own:
                 pool.add(base + entry.off, entry.nbytes)
+                if partial is not None:
+                    partial.finished(entry.hash, entry.nbytes)
     return entries
 
 

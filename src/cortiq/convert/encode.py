@@ -55,7 +55,8 @@ class _Job:
 class EncodePool:
     """The blocks of ``planned``, encoded with up to ``_AHEAD`` more in flight than there are threads.
 
-    A context manager. ``chunks`` must be consumed for every entry in the order of ``planned``, each to its end.
+    A context manager. ``chunks`` must be consumed in the order of ``planned``, each to its end, for every entry behind
+    the first that is asked for.
     """
 
     def __init__(self, planned: Sequence[Planned], options: ConvertOptions, progress: Progress | None) -> None:
@@ -63,7 +64,8 @@ class EncodePool:
         self._progress = progress
         self._total = sum(entry.tensor.nbytes for entry in planned)
         self._done = 0.0
-        self._waiting = iter([block for entry in planned for block in _blocks(entry)])
+        self._waiting = deque(block for entry in planned for block in _blocks(entry))
+        self._begun = False
         self._running: deque[_Job] = deque()
         self._survey: Future[Survey] = Future()
         self._limit = options.threads + _AHEAD
@@ -97,10 +99,17 @@ class EncodePool:
             tails = (job.encoded.result().tail for job in self._pass(entry, again=True))
         yield from (part for part in chain([head], tails) if part.size)
 
+    def _skip_to(self, entry: Planned) -> None:
+        """Leave out the entries before the first that is asked for."""
+        while not self._begun and self._waiting and self._waiting[0].entry is not entry:
+            self._advance(self._waiting.popleft())
+        self._begun = True
+
     def _pass(self, entry: Planned, *, again: bool) -> Iterator[_Job]:
         """The blocks of a tensor in order."""
         rows, last = entry.tensor.matrix_shape[0], 0
         while last < rows:
+            self._skip_to(entry)
             job = self._next()
             block = job.block
             if block.entry is not entry or block.first != last or block.again != again:
@@ -109,11 +118,8 @@ class EncodePool:
             yield job
 
     def _next(self) -> _Job:
-        while len(self._running) < self._limit:
-            block = next(self._waiting, None)
-            if block is None:
-                break
-            self._running.append(self._start(block))
+        while self._waiting and len(self._running) < self._limit:
+            self._running.append(self._start(self._waiting.popleft()))
         job = self._running.popleft()
         job.encoded.result()
         self._advance(job.block)

@@ -33,6 +33,7 @@ class ConvertOptions:
     ``allow_no_tokenizer`` write a file without a tokenizer when the source has none
     ``digests``            carry SHA-256 digests of everything; without them the bytes are those of other writers
     ``shard_bytes``        write a set of files of about this size, four bytes counted for each weight (SPEC 10)
+    ``resume``             keep what is finished when interrupted, and go on from what is kept; not for sets
     """
 
     quant: str = "q8_row"
@@ -49,10 +50,13 @@ class ConvertOptions:
     allow_no_tokenizer: bool = False
     digests: bool = True
     shard_bytes: int | None = None
+    resume: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= 1024:
             raise UsageError("threads must be a number from 1 to 1024", code="threads", found=self.threads)
+        if self.resume and self.shard_bytes is not None:
+            raise UsageError("a set of files is written in one go: resume one file, then `cortiq shard`", code="resume")
         self.policy()
         self.budget()
 

@@ -7,15 +7,17 @@ bytes depend on the source and the options only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cortiq.container import TensorSpec, write_file
+from cortiq.container import TensorSpec
 from cortiq.container.shard_writer import check_set_output, write_shards
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
 from cortiq.convert.plan import Planned, plan_tensors
 from cortiq.convert.receipt import Receipt, make_receipt
+from cortiq.convert.resume import write_model
 from cortiq.convert.source import Source
 from cortiq.convert.sources import open_source
 from cortiq.errors import SourceError, UsageError
@@ -31,9 +33,11 @@ def convert(
     """Convert the checkpoint at ``source`` (Hugging Face folder or GGUF file) into the CMF file ``output``.
 
     With ``shard_bytes`` it becomes the set of files that ``edit.shard`` would make of that file. The output appears
-    complete or not at all. Raises UsageError (``exists`` unless ``force``), SourceError,
-    UnsupportedArch, MissingTensor, ShapeMismatch, NonFinite naming the tensor and its first bad weight, NativeMissing,
-    and what ``write_file`` or ``write_shards`` raises.
+    complete or not at all; ``resume`` goes on with an interrupted attempt, to the same bytes.
+
+    Raises UsageError (``exists`` unless ``force``, ``resume`` for an attempt that was begun with something else), Busy,
+    SourceError, UnsupportedArch, MissingTensor, ShapeMismatch, NonFinite naming the tensor and its first bad weight,
+    NativeMissing, and what ``write_file`` or ``write_shards`` raises.
     """
     options = options or ConvertOptions()
     _check_output(source, output, options)
@@ -44,7 +48,13 @@ def convert(
         header, notes = make_header(opened, options)
         with EncodePool(planned, options, progress) as pool:
             specs = [_spec(entry, pool) for entry in planned]
-            paths = _write(output, header, specs, opened.tokenizer_json, options)
+            if options.shard_bytes is None:
+                paths: Sequence[Path] = (output,)
+                notes += write_model(output, header, specs, opened, options, vocab=opened.tokenizer_json)
+            else:
+                paths = write_shards(
+                    output, header, specs, options.shard_bytes, vocab=opened.tokenizer_json, digests=options.digests
+                ).paths
         return make_receipt(opened, planned, notes, paths)
 
 
@@ -89,16 +99,6 @@ def _bounded_ids(source: Source) -> tuple[dict[str, object], list[str]]:
 def _spec(entry: Planned, pool: EncodePool) -> TensorSpec:
     kind = layout(entry.dtype)
     return TensorSpec(entry.tensor.name, kind.id, entry.tensor.shape, entry.nbytes, pool.chunks(entry))
-
-
-def _write(
-    output: Path, header: dict[str, Any], specs: list[TensorSpec], vocab: bytes | None, options: ConvertOptions
-) -> tuple[Path, ...]:
-    """The files that were written."""
-    if options.shard_bytes is None:
-        write_file(output, header, specs, vocab=vocab, digests=options.digests)
-        return (output,)
-    return write_shards(output, header, specs, options.shard_bytes, vocab=vocab, digests=options.digests).paths
 
 
 def _check_output(source: Path, output: Path, options: ConvertOptions) -> None:

@@ -67,6 +67,7 @@ class Source:
     ``tokenizer_config``  the header's ``tokenizer_config``
     ``generation``        the header's ``generation_config``, or None
     ``notes``             what the receipt has to say about this source
+    ``stamps``            by name of each file with weights, a text that changes when the file does
     """
 
     kind: str
@@ -77,6 +78,7 @@ class Source:
     tokenizer_config: Mapping[str, object]
     generation: Mapping[str, object] | None
     notes: tuple[str, ...]
+    stamps: Mapping[str, str]
     closers: tuple[Any, ...] = ()
 
     def __enter__(self) -> Self:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cortiq.container import File, Header, TensorSpec, write_file
+from cortiq.container import File, Header, TensorSpec
 from cortiq.container.digest import is_digest_tensor
 from cortiq.container.hash64 import Buffer
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
 from cortiq.convert.plan import Planned, columns_note, with_sizes
 from cortiq.convert.receipt import Receipt, make_receipt
+from cortiq.convert.resume import write_model
 from cortiq.convert.sources.cmf import CmfSource, CmfTensor, open_cmf
 from cortiq.errors import CortiqError, UsageError
 from cortiq.layouts import layout
@@ -31,13 +32,14 @@ _VARIABLE = "vbit_ro"
 def requant(source: Path, output: Path | None, options: ConvertOptions, *, progress: Progress | None = None) -> Receipt:
     """Write the model at ``source`` with other dtypes to ``output``; None replaces the file itself.
 
-    Of ``options``, dtypes, ``encoder``, bits, ``threads`` and ``force`` count. A tensor whose dtype is asked for
-    already is kept, except vbit when ``mean_bits`` or ``route_counts`` are given. A matrix whose columns a dtype cannot
-    have is kept too, with a note in the receipt.
+    Of ``options``, dtypes, ``encoder``, bits, ``threads``, ``force`` and ``resume`` count. A tensor that has the dtype
+    asked for is kept, except vbit when ``mean_bits`` or ``route_counts`` are given. A matrix whose columns a dtype
+    cannot have is kept too, with a note in the receipt.
 
-    The output appears complete or not at all. Raises what ``cortiq.open`` and ``write_file`` raise, UsageError
-    (``exists`` unless ``force``, ``signed`` for replacing a file that has a signature, ``shards`` for replacing files
-    of a set), HashMismatch, NonFinite, NativeMissing.
+    The output appears complete or not at all; ``resume`` goes on with an interrupted attempt, to the same bytes. Raises
+    what ``cortiq.open`` and ``write_file`` raise, UsageError (``exists`` unless ``force``, ``signed`` for
+    replacing a file that has a signature, ``shards`` for replacing files of a set, ``resume`` for an attempt that was
+    begun with something else), Busy, HashMismatch, NonFinite, NativeMissing.
     """
     target = _checked_output(source, output, options)
     with open_cmf(source) as opened:
@@ -45,16 +47,17 @@ def requant(source: Path, output: Path | None, options: ConvertOptions, *, progr
         planned = plan_requant(opened, options)
         encoded = [entry for entry in planned if not entry.kept]
         with EncodePool(encoded, options, progress) as pool:
-            write_file(
+            notes = write_model(
                 target,
                 requant_header(opened.file.header, options),
                 [_spec(entry, pool) for entry in planned],
+                opened,
+                options,
                 vocab=opened.tokenizer_json,
                 masks=opened.file.section("masks"),
                 index=opened.file.section("index"),
-                digests=options.digests,
             )
-        return make_receipt(opened, planned, [], [target])
+        return make_receipt(opened, planned, notes, [target])
 
 
 def plan_requant(source: CmfSource, options: ConvertOptions) -> list[Planned]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ cortiq convert model.gguf model.cmf --quant q4_tiled
 cortiq convert --model ./checkpoint --quant q4_tiled --output model.cmf
 cortiq convert ./checkpoint model.cmf --tensor 'down_proj=q8_row' --dry-run
 cortiq convert ./checkpoint model.cmf --shard-max-gb 20
+cortiq convert ./checkpoint model.cmf --resume
 """
 IMPORT_EPILOG = """
 cortiq import-gguf model.gguf --output model.cmf
@@ -51,11 +53,19 @@ def quant_options(default: str) -> Callable[[F], F]:
     )
 
 
+def resume_option(function: F) -> F:
+    """``--resume``; parameter ``resume``."""
+    return option("--resume", is_flag=True, help="Keep what is done when interrupted; go on from what is kept.")(
+        function
+    )
+
+
 def _work_options(function: F) -> F:
     return stacked(
         option("-t", "--threads", type=click.IntRange(1, 1024), help="Encoder threads; the bytes are the same."),
         option("--force", is_flag=True, help="Replace an existing file."),
         option("--dry-run", is_flag=True, help="Read the headers, say what would be written."),
+        resume_option,
         option("--shard-max-gb", type=Gigabytes(), metavar="GB", help="Write a set of files, as `cortiq shard` does."),
     )(function)
 
@@ -72,8 +82,9 @@ def _work_options(function: F) -> F:
 def convert(console: Console, source: str | None, target: str | None, **given: Any) -> None:
     """Make the .cmf file OUT from MODEL: a Hugging Face folder or repository, a known name, or a .gguf file.
 
-    Embedding and head stay at 8 bits when --quant has fewer than 6. OUT appears when it is complete. The last line on
-    standard output is its path.
+    Embedding and head stay at 8 bits when --quant has fewer than 6. OUT appears when it is complete. What interrupts
+    the command leaves nothing behind, or with --resume the tensors that were finished, in .OUT.partial beside OUT, from
+    which the same command makes the same file. The last line on standard output is its path.
     """
     model = _one(source, given["model_option"], "MODEL")
     output = _one(target, given["output_option"], "OUT")
@@ -123,7 +134,21 @@ def convert_options(given: dict[str, Any], source: str) -> ConvertOptions:
         force=given["force"],
         source_model=source,
         shard_bytes=given.get("shard_max_gb"),
+        resume=given["resume"],
     )
+
+
+@contextmanager
+def saying_what_is_kept(console: Console, output: Path) -> Iterator[None]:
+    """When the user or the system stops it: where what is finished of ``output`` is kept."""
+    from cortiq.container.partial import partial_path
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, OSError):
+        if partial_path(output).exists():
+            console.hint(f"what is finished is kept in {partial_path(output)}; the same command goes on from there")
+        raise
 
 
 def _convert(console: Console, model: str, output: Path, given: dict[str, Any]) -> None:
@@ -135,7 +160,7 @@ def _convert(console: Console, model: str, output: Path, given: dict[str, Any]) 
     if given["dry_run"]:
         _plan(console, source, output, options, as_json=given["as_json"])
         return
-    with console.progress(f"converting {source.name}") as progress:
+    with saying_what_is_kept(console, output), console.progress(f"converting {source.name}") as progress:
         receipt = run(source, output, options, progress=progress.update)
     if given["as_json"]:
         console.json({**asdict(receipt), "output": str(receipt.output)})
@@ -169,4 +194,4 @@ def _plan(console: Console, source: Path, output: Path, options: ConvertOptions,
         console.note(f"note: {note}")
 
 
-__all__ = ["convert", "convert_options", "import_gguf", "quant_options"]
+__all__ = ["convert", "convert_options", "import_gguf", "quant_options", "resume_option", "saying_what_is_kept"]

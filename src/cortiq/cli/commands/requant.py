@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cortiq.cli.commands.convert import convert_options, quant_options
+from cortiq.cli.commands.convert import convert_options, quant_options, resume_option, saying_what_is_kept
 from cortiq.cli.console import Console
 from cortiq.cli.params import Command, json_option, option, pass_console
 from cortiq.errors import UsageError
@@ -26,6 +26,7 @@ cortiq requant model.cmf --quant q4tp --in-place
 @option("--in-place", is_flag=True, help="Replace FILE when the new one is complete.")
 @option("-t", "--threads", type=click.IntRange(1, 1024), help="Encoder threads; the bytes are the same.")
 @option("--force", is_flag=True, help="Replace an existing OUT.")
+@resume_option
 @quant_options("q4tp")
 @json_option
 @pass_console
@@ -42,7 +43,10 @@ def requant(console: Console, file: str, output: str | None, in_place: bool, **g
         raise UsageError("either --output or --in-place says where to write", code="arguments")
     source = existing_file(file)
     target = None if output is None else Path(output).expanduser()
-    with console.progress(f"encoding {source.name}") as progress:
+    with (
+        saying_what_is_kept(console, target or source.resolve()),
+        console.progress(f"encoding {source.name}") as progress,
+    ):
         receipt = run(source, target, convert_options(given, source.name), progress=progress.update)
     if given["as_json"]:
         console.json({**asdict(receipt), "output": str(receipt.output)})

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cortiq.container.envelope import MAGIC as CMF_MAGIC
 from cortiq.convert.source import Source
 from cortiq.convert.sources.gguf import open_gguf
 from cortiq.convert.sources.gguf_file import GGUF_MAGIC
@@ -25,4 +26,10 @@ def open_source(path: Path) -> Source:
         raise SourceError(f"cannot be read: {error.strerror}", code="open", path=str(path)) from error
     if magic == GGUF_MAGIC:
         return open_gguf(path)
+    if magic == CMF_MAGIC:
+        raise SourceError(
+            "a CMF file needs no conversion; `cortiq requant` writes it in another precision",
+            code="kind",
+            path=str(path),
+        )
     raise SourceError("neither a folder with a config.json nor a GGUF file", code="kind", path=str(path))

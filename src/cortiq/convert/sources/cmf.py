@@ -12,6 +12,7 @@ import numpy as np
 from cortiq.container import File, TensorEntry, open
 from cortiq.container.hashing import StreamHash
 from cortiq.convert.families import TensorRule
+from cortiq.convert.mapped import STAMPED, stamp_of
 from cortiq.convert.source import Block, Source, SourceTensor
 from cortiq.errors import HashMismatch
 from cortiq.layouts import layout, native
@@ -108,7 +109,12 @@ def open_cmf(path: Path) -> CmfSource:
         tokenizer_config=file.tokenizer_config or {},
         generation=file.generation,
         notes=(),
+        stamps={part.name: _stamp(part) for part in file.parts or (file,)},
         closers=(file,),
         file=file,
         entries=entries,
     )
+
+
+def _stamp(file: File) -> str:
+    return stamp_of(file.local_path.stat(), bytes(file.mapping.view(0, min(file.size, STAMPED))))

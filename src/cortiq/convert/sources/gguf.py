@@ -64,6 +64,7 @@ def _assemble(path: Path, file: GgufFile, family: Family) -> Source:
         tokenizer_config=tokenizer_config,
         generation=generation_of_gguf(file.metadata),
         notes=tuple(notes),
+        stamps={path.name: file.map.stamp},
         closers=(file,),
     )
 

@@ -67,6 +67,7 @@ def _assemble(
         tokenizer_config=tokenizer_config,
         generation=generation_defaults(folder),
         notes=(*notes, *chat_notes),
+        stamps={name: file.map.stamp for name, file in files.items()},
         closers=tuple(files.values()),
     )
 
