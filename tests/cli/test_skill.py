@@ -213,7 +213,7 @@ def test_bytes_written_to_a_large_file(large: Path, tmp_path: Path, monkeypatch:
 
 def test_the_commands_of_the_guide(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (ROOT / "docs" / "howto" / "skills.md").read_text()
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", guide, re.M | re.S)
+    growing, shipping = re.findall(r"^```sh\n(.*?)^```$", guide, re.M | re.S)
     (mask,) = re.findall(r"^```json\n(.*?)^```$", guide, re.M | re.S)
     assert json.loads(mask)["metadata"]["sparsity"] == 0.25
     monkeypatch.chdir(tmp_path)
@@ -221,7 +221,34 @@ def test_the_commands_of_the_guide(base: Path, tmp_path: Path, monkeypatch: pyte
     shutil.copyfile(DATA / "sql.skill.cmf", "sql.skill.cmf")
     folder(tmp_path / "trained", {"model.norm.weight": np.ones(64, np.float32)})
     Path("code.json").write_text('{"layer_gates": [1, 1, 0, 1]}')
-    codes = {line: main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()}
+    codes = {line: main(shlex.split(line, comments=True)[1:]) for line in growing.splitlines()}
     assert [line for line, code in codes.items() if code] == [line for line in codes if " diff " in line]
     with open_single("model.cmf") as file:
         assert (list(file.skills), file.masks) == (["sql"], None)
+    shutil.copyfile(DATA / "llama-q8.cmf", "base.cmf")
+    assert main(["skill", "apply", "base.cmf", "sql.skill.cmf", "-o", "finetuned.cmf"]) == 0
+    wanted = Path("finetuned.cmf").read_bytes()
+    Path("sql.skill.cmf").unlink()
+    export, apply = shipping.splitlines()
+    assert main(shlex.split(export, comments=True)[1:]) == 0
+    Path("finetuned.cmf").unlink()
+    assert main(shlex.split(apply, comments=True)[1:]) == 0
+    assert Path("finetuned.cmf").read_bytes() == wanted
+
+
+def test_apply(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "specialist.cmf"
+    command = ["skill", "apply", str(DATA / "llama-q8.cmf"), str(DATA / "sql.skill.cmf"), "-o", str(out)]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{out}\n"
+    assert "6 tensors replaced, 0 added" in captured.err
+    assert main(command) == 2
+    assert "UsageError.exists" in capsys.readouterr().err
+    assert main([*command, "--replace", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "schema_version": 1,
+        "output": str(out),
+        "replaced": 6,
+        "added": 0,
+    }

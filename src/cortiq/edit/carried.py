@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from cortiq.container.digest import FIELD, covered
 from cortiq.container.file import File
@@ -13,14 +13,14 @@ Progress = Callable[[int, int], None]
 _CHUNK = 1 << 23
 
 
-def carried(file: File, progress: Progress | None = None) -> list[TensorSpec]:
-    """Every tensor of ``file``, checked against its hash on the way and dropped from memory behind it.
+def carried(file: File, progress: Progress | None = None, without: Collection[str] = ()) -> list[TensorSpec]:
+    """Every tensor of ``file`` but those named, checked against its hash on the way and dropped from memory behind it.
 
     The tensor of digests is left out where the header names it: the writer makes it anew. ``progress`` is called with
     the bytes done and all bytes.
     """
     names = covered(file) if FIELD in file.header else list(file)
-    entries = [file.tensors[name] for name in names]
+    entries = [file.tensors[name] for name in names if name not in without]
     total, done = sum(entry.nbytes for entry in entries), 0
 
     def chunks(entry: TensorEntry) -> Iterator[memoryview]:

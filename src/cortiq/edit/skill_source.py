@@ -55,24 +55,24 @@ class SkillSource(ABC):
 
 
 class StandaloneSkill(SkillSource):
-    """A skill file (SPEC 9.1); its tensors are taken over byte for byte, each checked against its hash.
+    """A skill file (SPEC 9.1), ``file``; its tensors are taken over byte for byte, each checked against its hash.
 
     Raises what ``open_single`` raises and UsageError.no_skill_file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = open_single(path)
+        self.file = open_single(path)
         try:
-            self._skill = skill_file(self._file)
+            self._skill = skill_file(self.file)
         except BaseException:
             self.close()
             raise
-        record = next(r for r in self._file.header["skills"] if r.get("id") == self._skill.skill.id)
+        record = next(r for r in self.file.header["skills"] if r.get("id") == self._skill.skill.id)
         bound = {"base_dir_hash", "task"}  # what a file of its own needs: the base, and a mask in that file
         self.record = {key: thaw(value) for key, value in record.items() if key not in bound}
-        self.shapes = {name: self._file.tensors[name].shape for name in covered(self._file)}
-        masks = self._file.masks
+        self.shapes = {name: self.file.tensors[name].shape for name in covered(self.file)}
+        masks = self.file.masks
         mask = masks.get(self._skill.skill.task or masks.default_task) if masks else None
         self.mask = None if mask is None or mask.is_open else mask
 
@@ -82,7 +82,7 @@ class StandaloneSkill(SkillSource):
             check_base(self._skill, base)
         except BaseMismatch as error:
             if not force:
-                error.message += "; --force adds it all the same"
+                error.message += "; --force takes it all the same"
                 raise
 
     def specs(self, base: File, names: Mapping[str, str]) -> Sequence[TensorSpec]:
@@ -91,7 +91,7 @@ class StandaloneSkill(SkillSource):
         """
         made = []
         for name, own in names.items():
-            tensor = self._file[name]
+            tensor = self.file[name]
             try:
                 tensor.validate()
             except CortiqError as error:
@@ -102,4 +102,4 @@ class StandaloneSkill(SkillSource):
         return made
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()

@@ -34,6 +34,10 @@ cortiq skill remove model.cmf sql && cortiq compact model.cmf
 EXPORT_EPILOG = """
 cortiq skill export model.cmf sql sql.skill.cmf
 cortiq skill export swarm.cmf sql sql.skill.cmf --base base.cmf
+cortiq skill export finetuned.cmf sql sql.skill.cmf --base base.cmf
+"""
+APPLY_EPILOG = """
+cortiq skill apply base.cmf sql.skill.cmf -o specialist.cmf
 """
 
 
@@ -141,8 +145,8 @@ def export_skill(
 ) -> None:
     """Write the skill ID of the .cmf file MODEL to OUT, a standalone skill file.
 
-    It fits a file with the bytes MODEL had before it had skills, or those of BASE. The last line on standard output
-    is the path of the new file.
+    It fits a file with the bytes MODEL had before it had skills, or those of BASE. When MODEL has no such skill,
+    everything in which it differs from BASE becomes one. The last line on standard output is the path of the new file.
     """
     from cortiq.cli.models import existing_file
     from cortiq.edit.skill_export import export_skill as export
@@ -156,6 +160,36 @@ def export_skill(
         return
     key = f"{done.base_dir_hash:016x}"
     console.note(f"{done.tensors} tensors, {human_bytes(done.nbytes)}, for the base with directory {key}")
+    console.line(str(target))
+
+
+@skill.command("apply", cls=Command, epilog=APPLY_EPILOG, short_help="Make a model of a base and a skill file.")
+@click.argument("base")
+@click.argument("source", metavar="SKILL")
+@option("--output", "-o", metavar="OUT", required=True, help="The .cmf file to write.")
+@option("--force", is_flag=True, help="Also a skill that was cut against other bytes.")
+@option("--replace", "overwrite", is_flag=True, help="Replace an existing OUT.")
+@json_option
+@pass_console
+def apply_skill(
+    console: Console, base: str, source: str, output: str, force: bool, overwrite: bool, as_json: bool
+) -> None:
+    """Write the specialist that the skill file SKILL was cut from, from it and the .cmf file BASE.
+
+    The tensors of SKILL take the place of those of BASE, the header is the specialist's. The last line on standard
+    output is the path of the new file.
+    """
+    from cortiq.cli.models import existing_file
+    from cortiq.edit.skill_apply import apply_skill as apply
+
+    target, path = Path(output).expanduser(), existing_file(base)
+    with console.progress(f"writing {target.name}") as progress:
+        skill_path = Path(source).expanduser()
+        done = apply(path, skill_path, target, force=force, overwrite=overwrite, progress=progress.update)
+    if as_json:
+        console.json({"output": str(target), "replaced": done.replaced, "added": done.added})
+        return
+    console.note(f"{done.replaced} tensors replaced, {done.added} added")
     console.line(str(target))
 
 
