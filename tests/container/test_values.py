@@ -55,3 +55,11 @@ def test_invalid_content_is_the_payloads_problem(opened):
     file = opened(Cmf(header(), [T("t", VBIT, (4, 32), bits + bytes(2 * 4 + 12 + 16 + 28 + 32))]).build())
     report = verify(file, checks=[check_values])
     assert [problem.kind for problem in report.problems] == ["Parse.vbit_bits"]
+
+
+def test_scales_that_are_small_or_negative_are_no_finding(opened):
+    for scale in (np.float16(-0.0), np.float16(2.0**-24), np.float16(-(2.0**-20))):
+        payload = b"\x01" * 128 + np.full(4, scale, np.float16).tobytes()
+        file = opened(Cmf(header(), [T("t", Q8_ROW, (4, 32), payload)]).build())
+        report = verify(file, checks=[check_values], strict=True)
+        assert report.ok, report.problems

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from builders.cmf import VBIT, Cmf, T, header, pattern
+from builders.cmf import Q4_BLOCK, VBIT, Cmf, T, header, pattern
 from cortiq.container import Finding, hashing, open_single, verify
 from cortiq.container.hash64 import hash64 as definition
 from cortiq.container.hashing import StreamHash
@@ -171,3 +171,14 @@ def test_j6_a_later_shard_with_what_only_the_first_should_have(cmf, opened):
     assert found == ["masks", "vocab", "index", "tokenizer_config"]
     first = verify(opened(cmf.with_header(shard={"no": 1, "count": 2})))
     assert "Parse.shard_extra" not in [warning.kind for warning in first.warnings]
+
+
+def test_what_is_odd_in_a_tensor_says_where(opened):
+    payload = bytes(16) + b"\xff" * 16 + bytes(4)
+    tensors = [T("even", Q4_BLOCK, (1, 64), payload), T("odd", Q4_BLOCK, (1, 33), payload)]
+    file = opened(Cmf(header(), tensors).build())
+    (warning,) = verify(file).warnings
+    at = file.envelope.data.offset + file["odd"].entry.off
+    assert (warning.kind, warning.section, warning.tensor) == ("Parse.q4_block_padding", "data", "odd")
+    assert (warning.offset, warning.path) == (at, str(file.path))
+    assert [problem.kind for problem in verify(file, strict=True).problems] == [warning.kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -349,3 +350,24 @@ def test_other_element_types_and_encoders_are_refused(entry: Layout) -> None:
         entry.encode(np.zeros((2, 32), np.float64))
     with pytest.raises(UsageError, match="encoder"):
         entry.encode(np.zeros((2, 32), np.float32), encoder="fastest")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("entry", WEIGHTS, ids=ids)
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("shape", [(1, 32), (5, 96), (3, 160), (2, 33), (7, 1)], ids=str)
+def test_what_is_encoded_is_not_odd(entry: Layout, encoder: Encoder, shape: tuple[int, int]) -> None:
+    if shape[1] % 32 and needs_groups(entry):
+        return
+    assert not list(entry.oddities(entry.encode(heavy_tailed(*shape), encoder=encoder), shape))
+
+
+@pytest.mark.parametrize("entry", [entry for entry in WEIGHTS if entry.exact_size or entry.name == "q1t"], ids=ids)
+def test_looking_for_oddities_copies_little(entry: Layout) -> None:
+    shape = (2048, 2048)
+    payload = np.zeros(entry.payload_nbytes(shape), np.uint8)
+    tracemalloc.start()
+    try:
+        assert not list(entry.oddities(payload, shape))
+        assert tracemalloc.get_traced_memory()[1] < payload.size / 50
+    finally:
+        tracemalloc.stop()

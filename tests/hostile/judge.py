@@ -12,6 +12,7 @@ from pathlib import Path
 from cortiq import errors
 from cortiq.container import File, Report, copy, open_single, verify
 from cortiq.container import open as open_model
+from cortiq.container.values import check_values
 from cortiq.errors import CortiqError, FormatError, HashMismatch
 from hostile.row import Trial
 
@@ -41,6 +42,7 @@ class Judge:
             "V": self.verifying,
             "R": self.running,
             "S": self.signature,
+            "SI": self.signing,
             "SH": self.shards,
             "W": self.writing,
             "A": self.growing,
@@ -77,6 +79,9 @@ class Judge:
             matching = [warning for warning in report.warnings if matches(warning, kind)]
             assert matching, f"no warning {kind} among {[str(warning) for warning in report.warnings]}"
             self.compare_all(matching, kind)
+        elif how == "values":
+            self.compare_all(report.problems, "ok")
+            self.compare_all([warning for warning in report.warnings if warning.code == "value"], kind)
         elif how == "unhashed":
             self.compare_all(report.problems, "ok")
             assert kind in report.unhashed
@@ -90,11 +95,21 @@ class Judge:
             self.compare(self.raised(lambda: build_plan(file, PlanOptions(threads=1))), kind)
 
     def signature(self, kind: str, *arguments: str) -> None:
+        self.command(kind, "verify", str(self.path), *arguments)
+
+    def signing(self, kind: str) -> None:
+        seed = str(self.path.with_name("seed"))
+        expected = "ok" if kind == "warning" else kind
+        said = self.command(expected, "sign", str(self.path), "--key", seed)
+        assert (kind == "warning") == ("warning: " in said), said
+
+    def command(self, kind: str, *arguments: str) -> str:
+        """What the command said, having ended as ``kind`` asks."""
         from cortiq.cli.main import main
 
         out = io.StringIO()
         with redirect_stdout(out), redirect_stderr(out):
-            code = main(["verify", str(self.path), *arguments])
+            code = main(list(arguments))
         said = out.getvalue()
         if kind == "ok":
             assert code == 0, said
@@ -102,6 +117,7 @@ class Judge:
             assert kind in said
             assert code == getattr(errors, kind.partition(".")[0]).exit_code, said
         assert self.says in said
+        return said
 
     def shards(self, kind: str) -> None:
         def opened() -> None:
@@ -148,7 +164,9 @@ class Judge:
     def report(self, file: File, how: str = "") -> Report:
         during = self.case.during
         progress = None if during is None else lambda done, total: during(self.path)
-        return verify(file, threads=1, progress=progress, strict=how == "strict", require_hashes=how == "require")
+        checks = [check_values] if how == "values" else []
+        asked = {"strict": how == "strict", "require_hashes": how == "require", "checks": checks}
+        return verify(file, threads=1, progress=progress, **asked)
 
     def raised(self, action: Callable[[], object]) -> Answer:
         """The error of ``action``, which is one of the tree or of the system."""

@@ -7,11 +7,15 @@ An outcome is a tier and an answer; a tuple of them must all hold.
     V HashMismatch.tensor    opens, and verifying reports this and nothing else; ``V ok`` reports nothing
     V warning Parse.alias    opens and verifies, with this among the warnings
     V strict Parse.flags     the only problem of strict verifying
+    V values NonFinite.value opens and verifies, with this and nothing else about its values among the warnings;
+                             ``V values ok`` says nothing of them
     V require HashMismatch.absent     the only problem when every hash is required
     V raises Changed.file    opens, and verifying itself raises this
     V unhashed header        opens and verifies, with this section reported as without a hash
     R ShapeMismatch.shape    opens, and planning to run the model raises this; ``R ok`` plans it
     S Signature.alg          the command ``verify`` fails with this kind and its exit code
+    SI UsageError.key        signing the file with ``seed``, which lies beside it, fails with this; ``SI ok`` signs it
+                             without a warning, ``SI warning`` with one
     SH Shard.missing         opening as a model raises this; ``SH ok`` opens
     A UsageError.links       growing the file in place raises this; ``A ok`` grows it
     K BaseMismatch.base      adding ``skill.cmf``, which lies beside the file, raises this; ``K ok`` adds it

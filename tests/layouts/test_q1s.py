@@ -105,3 +105,12 @@ def test_the_threshold_is_that_of_sorting(rows: int) -> None:
         threshold = np.sort(np.abs(values).reshape(-1))[values.size - int(values.size * 0.01 + 0.5)]
         assert survey["threshold"][0] == threshold
         assert survey["count"][0] == (np.abs(values) >= threshold).sum()
+
+
+@pytest.mark.parametrize(
+    ("entries", "odd"),
+    [([], False), ([(3, 1.0), (4, 1.0)], False), ([(4, 1.0), (3, 1.0)], True), ([(3, 1.0), (3, 1.0)], True)],
+)
+def test_another_order_is_odd(entries: list[tuple[int, float]], odd: bool) -> None:
+    found = [error.kind for error in Q1S.oddities(outliers(*entries)(GOLDEN.payload), GOLDEN.shape)]
+    assert found == ["Parse.q1s_order"] * odd

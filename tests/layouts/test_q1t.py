@@ -71,3 +71,15 @@ def test_the_scales_of_a_row_are_corrected_together() -> None:
     decoded = Q1T.decode(Q1T.encode(values), values.shape).astype(np.float64)
     factor = (decoded * values).sum(axis=1) / (decoded**2).sum(axis=1)
     np.testing.assert_allclose(factor, 1, atol=2e-3)
+
+
+def test_digits_that_belong_to_no_weight() -> None:
+    payload = bytearray(GOLDEN.payload)
+    assert not list(Q1T.oddities(payload, GOLDEN.shape))
+    last = 9 * (5 * COLS // 32 + 2) - 1  # of the second group of row 5
+    for code, odd in ((8, False), (9, True), (242, True)):
+        payload[last] = code
+        Q1T.validate(payload, GOLDEN.shape)
+        found = list(Q1T.oddities(payload, GOLDEN.shape))
+        assert [error.kind for error in found] == ["Parse.q1t_padding"] * odd
+        assert all("row 5" in str(error) and error.found == code for error in found)

@@ -43,3 +43,18 @@ def test_any_shape(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("cols", "rows"), [(32, 1), (96, 1), (72, 4), (33, 32), (1, 32), (100, 8)])
 def test_blocks_begin_with_a_group(cols: int, rows: int) -> None:
     assert Q4.block_rows(cols) == rows
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 63])
+def test_nibbles_behind_the_last_weight(count: int) -> None:
+    clean = Q4.encode(heavy_tailed(1, count).reshape(count))
+    used, last = (count - 1) % 32 + 1, (count - 1) // 32 * 16
+    for k in range(32):
+        payload = bytearray(clean)
+        low = k % 2 == 0
+        for nibble, zero in ((0, True), (8, True), (9, False), (15, False)):
+            byte = payload[last + k // 2]
+            payload[last + k // 2] = byte & 0xF0 | nibble if low else byte & 0x0F | nibble << 4
+            found = list(Q4.oddities(payload, (count,)))
+            assert [error.kind for error in found] == ["Parse.q4_block_padding"] * (k >= used and not zero)
+            assert all(error.found == nibble for error in found)

@@ -69,3 +69,18 @@ def test_ladders_that_are_not_finite_are_refused(at: int, value: float) -> None:
     with pytest.raises(Parse, match="row 1") as raised:
         Q4TP.validate(payload, (2, 64))
     assert raised.value.kind == "Parse.q4tp_ladder"
+
+
+@pytest.mark.parametrize("name", ["q4tp", "q2tp"])
+@pytest.mark.parametrize(("groups", "used"), [(1, 5), (2, 2), (3, 7), (7, 3), (8, 8), (11, 7)])
+def test_bits_behind_the_last_code(name: str, groups: int, used: int) -> None:
+    kind, shape = layout(name), (4, 32 * groups)
+    clean = kind.encode(heavy_tailed(*shape))
+    stride = -(-5 * groups // 8)
+    for row in range(4):
+        for bit in range(8):
+            payload = bytearray(clean)
+            payload[len(clean) - stride * (3 - row) - 1] |= 1 << bit
+            found = list(kind.oddities(payload, shape))
+            assert [error.kind for error in found] == [f"Parse.{name}_padding"] * (bit >= used)
+            assert all(f"row {row}" in str(error) for error in found)

@@ -9,7 +9,7 @@ from typing import Any
 from cortiq.container.arch import Arch, read_arch
 from cortiq.container.records import Place, array, hash64_digits, integer, key, optional, read_record, text
 from cortiq.container.skill_records import Skill, read_skills
-from cortiq.container.strict_json import freeze, parse_json, thaw
+from cortiq.container.strict_json import MAX_VALUES, freeze, parse_json, thaw
 
 QUANT_TYPES = ("Q8_ROW", "Q4_BLOCK", "Q8_2F", "VBIT", "BF16", "F16", "F32")
 HASHED_SECTIONS = ("masks", "vocab", "index")
@@ -103,10 +103,10 @@ class Header(Mapping[str, Any]):
 def parse_header(raw: bytes, offset: int = 128) -> Header:
     """The header in ``raw``, which lies at ``offset`` of its file.
 
-    Raises what ``parse_json``, ``read_arch`` and ``read_skills`` raise, and Parse with one of the codes
-    ``header_type``, ``header_field``, ``shard``, ``chat``, ``section_hash``.
+    Raises what ``parse_json`` (at most ``MAX_VALUES``), ``read_arch`` and ``read_skills`` raise, and Parse with one of
+    the codes ``header_type``, ``header_field``, ``shard``, ``chat``, ``section_hash``.
     """
-    fields = parse_json(raw, section="header", offset=offset)
+    fields = parse_json(raw, section="header", offset=offset, most_values=MAX_VALUES)
     root = Place("header_field", "", offset)
     if not isinstance(fields, dict):
         Place("header_type", "(top level)", offset).fail("an object", fields)

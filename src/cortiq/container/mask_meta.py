@@ -28,7 +28,7 @@ from cortiq.container.records import (
     read_record,
     text,
 )
-from cortiq.container.strict_json import freeze, parse_json
+from cortiq.container.strict_json import MAX_VALUES, freeze, parse_json
 from cortiq.errors import Bounds, Limit, Parse
 
 COUNTS_NBYTES = 8
@@ -131,7 +131,8 @@ def parse_mask_meta(head: bytes, nbytes: int, arch: Arch, offset: int) -> MaskMe
     .mask_len and .mask_overlap.
     """
     end = meta_nbytes(head, nbytes, offset)
-    value = parse_json(bytes(head[COUNTS_NBYTES:end]), section="masks", offset=offset + COUNTS_NBYTES)
+    raw = bytes(head[COUNTS_NBYTES:end])
+    value = parse_json(raw, section="masks", offset=offset + COUNTS_NBYTES, most_values=MAX_VALUES)
     root = Place("mask_meta", "", offset + COUNTS_NBYTES, "masks")
     if not isinstance(value, dict):
         Place("mask_meta", "(top level)", root.offset, "masks").fail("an object", value)

@@ -13,23 +13,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from cortiq.errors import Parse
+from cortiq.errors import Limit, Parse
 
 MAX_DEPTH = 64
 MAX_DIGITS = 4000
+MAX_VALUES = 1 << 20  # of a header or a meta: a small value takes some forty times its text
 # Possessive, so that a long string costs neither memory nor backtracking.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NOT_BRACKET = re.compile(r"[^\[\]{}]+")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse_json(data: bytes, *, section: str, offset: int) -> Any:
+def parse_json(data: bytes, *, section: str, offset: int, most_values: int | None = None) -> Any:
     """The one JSON document in ``data``, which lies at ``offset`` of the file.
 
     Raises Parse with one of the codes ``utf8``, ``depth``, ``dup_key``, ``nonfinite``, ``int_range``, ``surrogate``
-    and ``json``.
+    and ``json``; Limit.json_values for more values than ``most_values``.
     """
-    return _Parser(section, offset).parse(data)
+    return _Parser(section, offset, most_values).parse(data)
 
 
 def freeze(value: Any) -> Any:
@@ -58,13 +59,20 @@ def dump_json(value: Any) -> bytes:
         raise Parse(f"not expressible as JSON: {error}", code="json") from error
 
 
+def _most_values(text: str) -> int:
+    """As many values as there can be: the outermost, the first of every object and array, those behind commas."""
+    return 1 + text.count(",") + text.count("[") + text.count("{")
+
+
 class _Parser:
-    def __init__(self, section: str, offset: int) -> None:
+    def __init__(self, section: str, offset: int, most_values: int | None) -> None:
         self.section = section
         self.offset = offset
+        self.most_values = most_values
 
     def parse(self, data: bytes) -> Any:
         text = self._text(data)
+        self._check_count(text)
         self._check_depth(text)
         try:
             value = json.loads(
@@ -101,6 +109,21 @@ class _Parser:
         if text.startswith("\ufeff") or "\0" in text[:2]:
             self._fail("not plain UTF-8", "utf8", "UTF-8 without a BOM", data[:4])
         return text
+
+    def _check_count(self, text: str) -> None:
+        """Raise Limit.json_values before anything is made of the text."""
+        if self.most_values is None or _most_values(text) <= self.most_values:
+            return
+        found = _most_values(_STRING.sub("", text))
+        if found > self.most_values:
+            raise Limit(
+                "more JSON values than the reader accepts",
+                code="json_values",
+                section=self.section,
+                offset=self.offset,
+                expected=f"at most {self.most_values}",
+                found=found,
+            )
 
     def _check_depth(self, text: str) -> None:
         if text.count("[") + text.count("{") <= MAX_DEPTH:

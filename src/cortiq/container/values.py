@@ -43,7 +43,8 @@ def row_blocks(tensor: Tensor) -> Iterator[Floats]:
 def check_values(file: File) -> Iterator[Finding]:
     """Weights that are NaN or infinite, by their scale or of themselves: a warning for each tensor that has some.
 
-    Opening and running do not judge values.
+    Opening and running do not judge values. A scale of -0 or a subnormal one is none of these: the weights are numbers,
+    and the best encoders write subnormal scales for small groups.
     """
     for name in file:
         tensor = file[name]

@@ -305,9 +305,9 @@ class _Run:
             error.section, error.tensor, error.offset = "data", tensor.name, offset
             self.problems.append(error)
             return
-        if kind.canonical(tensor.raw, tensor.entry.shape) is not tensor.raw:
-            message = "the content is not in the order other readers may expect"
-            self.warnings.append(Parse(message, code=f"{kind.name}_order", tensor=tensor.name, offset=offset))
+        for oddity in kind.oddities(tensor.raw, tensor.entry.shape):
+            oddity.section, oddity.tensor, oddity.offset = "data", tensor.name, offset
+            self.warnings.append(oddity)
 
 
 def _facts(error: CortiqError) -> tuple[str, str | None, str]:

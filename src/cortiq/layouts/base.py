@@ -7,14 +7,14 @@ A layout knows nothing of files, names and models.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cortiq.errors import Bounds, UsageError
+from cortiq.errors import Bounds, Parse, UsageError
 from cortiq.layouts.bits import require_finite
 from cortiq.layouts.sizes import Shape, rows_and_cols
 
@@ -86,6 +86,13 @@ class Layout(ABC):
     def canonical(self, payload: Payload, shape: Shape) -> Payload:
         """A validated payload in the order the native core needs: itself, or a copy where SPEC leaves it open."""
         return payload
+
+    def oddities(self, payload: Payload, shape: Shape) -> Iterator[Parse]:
+        """What a validated payload has that a decoder accepts and an encoder does not write, as Parse of some code.
+
+        An order that SPEC leaves open, and bits that belong to no weight.
+        """
+        return iter(())
 
     def encoded_nbytes(self, shape: Shape, survey: Survey) -> int:
         """Bytes the encoder will write for a tensor of which ``survey`` was taken. Raises as ``payload_nbytes``."""

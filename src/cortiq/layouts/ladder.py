@@ -171,6 +171,13 @@ def unpack_codes(packed: Bytes, groups: int) -> Codes:
     return codes
 
 
+def first_padded(packed: Bytes, groups: int) -> int | None:
+    """The first row of u8 [rows, ceil(5 groups / 8)] with bits that are not 0 behind its last code."""
+    used = _CODE_BITS * groups % 8
+    odd = packed[:, -1] >= 1 << used if used else np.zeros(0, np.bool_)
+    return int(np.argmax(odd)) if odd.any() else None
+
+
 def group_scales(params: Bytes, codes: Bytes, groups: int) -> Floats:
     """f32 [rows, groups] rungs that ``codes`` name, of ladders whose rung 0 is ``exp2(lo)``."""
     return np.take_along_axis(ladders(params), unpack_codes(codes, groups), axis=1)

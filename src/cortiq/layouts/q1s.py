@@ -14,7 +14,7 @@ outliers of a row are then found without a look at the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,11 +65,15 @@ class Q1S(RowLayout):
         if (data.size - head) % _ENTRY.itemsize:
             return payload
         entries = data[head:].view(_ENTRY)
-        indices = entries["index"]
-        if (indices[:-1] < indices[1:]).all():
+        if _ascending(entries):
             return payload
-        order = np.argsort(indices, kind="stable")
+        order = np.argsort(entries["index"], kind="stable")
         return np.concatenate([data[:head], entries[order].view(np.uint8)])
+
+    def oddities(self, payload: Payload, shape: Shape) -> Iterator[Parse]:
+        """Parse.q1s_order for outliers that are not in ascending order, or of one weight twice."""
+        if not _ascending(as_bytes(payload)[self.payload_nbytes(shape) :].view(_ENTRY)):
+            yield Parse("the outliers are not in the order other readers may expect", code="q1s_order")
 
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
         return (TILE_NBYTES * (cols // GROUP),)
@@ -123,6 +127,12 @@ class Q1S(RowLayout):
         entries = data[head:].view(_ENTRY)
         values[entries["index"]] = f32_from_f16(np.ascontiguousarray(entries["value"]))
         return values.reshape(rows, cols)
+
+
+def _ascending(entries: NDArray[Any]) -> bool:
+    """Whether every outlier has a larger index than the one before it."""
+    indices = entries["index"]
+    return bool((indices[:-1] < indices[1:]).all())
 
 
 def _bin_of(counts: NDArray[Any], rank: int) -> tuple[int, int]:

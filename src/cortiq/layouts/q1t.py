@@ -17,6 +17,8 @@ Sums go over the weights in order: those of magnitudes in f32, those of squares 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from cortiq.errors import Bounds, Parse
@@ -28,6 +30,7 @@ from cortiq.layouts.sizes import GROUP, Shape, checked, grouped_matrix
 TILE_NBYTES = 9
 _DIGITS = 5
 _CODE_NBYTES = 7
+_PADDED = 3 ** (GROUP % _DIGITS)  # the last byte of a group is less than this
 _POWERS = 3 ** np.arange(_DIGITS)
 _U16_MAX = 2**16 - 1
 _ENTRY = np.dtype([("column", "<u2"), ("value", "<u2")])
@@ -59,6 +62,16 @@ class Q1T(RowLayout):
         columns = overlay.view(_ENTRY)["column"]
         if columns.size and int(columns.max()) >= cols:
             raise Bounds("an outlier beyond the last column", code="q1t_col", found=int(columns.max()))
+
+    def oddities(self, payload: Payload, shape: Shape) -> Iterator[Parse]:
+        """Parse.q1t_padding for a group whose last byte has other digits than 0 behind its last weight."""
+        rows, groups = grouped_matrix(shape, self.name)
+        last = as_bytes(payload)[: TILE_NBYTES * rows * groups].reshape(rows, groups, TILE_NBYTES)[..., -1]
+        if int(last.max()) >= _PADDED:
+            row = int(np.argmax(last.max(axis=1) >= _PADDED))
+            message = f"digits that belong to no weight are not 0, first in row {row}"
+            facts = f"a last byte below {_PADDED}", int(last[row].max())
+            yield Parse(message, code="q1t_padding", expected=facts[0], found=facts[1])
 
     def row_nbytes(self, cols: int) -> tuple[int, ...]:
         return (TILE_NBYTES * (cols // GROUP),)

@@ -12,16 +12,19 @@ A block of rows can be encoded by itself when its first row begins with a group.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
 
 import numpy as np
 
-from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Survey
+from cortiq.errors import Parse
+from cortiq.layouts.base import Bytes, Encoder, Floats, Layout, Payload, Survey, as_bytes
 from cortiq.layouts.bits import F16_OVERFLOW, require_magnitude
 from cortiq.layouts.q4_tiled import LEVELS, decode_groups, encode_groups
 from cortiq.layouts.sizes import GROUP, Shape, ceil_div, checked, flat
 
 _NIBBLES_NBYTES, _SCALE_NBYTES = 16, 2
+_ZERO = 8  # the nibble of the value 0
 
 
 class Q4Block(Layout):
@@ -32,6 +35,17 @@ class Q4Block(Layout):
 
     def payload_nbytes(self, shape: Shape) -> int:
         return checked((_NIBBLES_NBYTES + _SCALE_NBYTES) * ceil_div(flat(shape, self.name), GROUP))
+
+    def oddities(self, payload: Payload, shape: Shape) -> Iterator[Parse]:
+        """Parse.q4_block_padding for weights that are not 0 behind the last one of the tensor."""
+        count = flat(shape, self.name)
+        used, nbytes = count % GROUP, _NIBBLES_NBYTES * ceil_div(count, GROUP)
+        pairs = as_bytes(payload)[nbytes - _NIBBLES_NBYTES : nbytes]
+        nibbles = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)[used or GROUP :]
+        wrong = nibbles[(nibbles != _ZERO) & (nibbles != 0)]
+        if wrong.size:
+            message = "nibbles behind the last weight are not those of 0"
+            yield Parse(message, code="q4_block_padding", expected=f"{_ZERO} or no bits", found=int(wrong[0]))
 
     def plane_nbytes(self, rows: int, cols: int) -> tuple[int, ...]:
         groups = ceil_div(rows * cols, GROUP)

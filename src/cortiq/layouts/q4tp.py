@@ -17,8 +17,11 @@ lo and step are rounded first, the code is chosen on the rounded ladder, the nib
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from cortiq.errors import Parse
 from cortiq.layouts import ladder
 from cortiq.layouts.base import Bytes, Encoder, Floats, Payload, RecordLayout, as_bytes
 from cortiq.layouts.bits import F16_OVERFLOW, require_magnitude
@@ -50,6 +53,14 @@ class Q4TP(RecordLayout):
         super().validate(payload, shape)
         params = self.planes(shape)[1]
         ladder.check_params(as_bytes(payload)[params.offset :][: params.nbytes], self._span)
+
+    def oddities(self, payload: Payload, shape: Shape) -> Iterator[Parse]:
+        """Parse.q4tp_padding (of q2tp: q2tp_padding) for a row with bits that are not 0 behind its last code."""
+        codes = self.planes(shape)[2]
+        row = ladder.first_padded(as_bytes(payload)[codes.offset :].reshape(shape[0], -1), shape[1] // GROUP)
+        if row is not None:
+            message = f"bits that belong to no code are not 0, first in row {row}"
+            yield Parse(message, code=f"{self.name}_padding")
 
     def encode_rows(self, values: Floats, encoder: Encoder) -> tuple[Bytes, ...]:
         require_magnitude(values, F16_OVERFLOW * _LEVELS, "the f16 scale of a q4tp group")

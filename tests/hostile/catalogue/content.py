@@ -48,6 +48,11 @@ def of(dtype: int, data: bytes, shape: tuple[int, ...] = (ROWS_N, COLS)):
     return lambda: Cmf(header(), [T("t", dtype, shape, data)]).build()
 
 
+def base_of(dtype: int, data: bytes, shape: tuple[int, ...] = (ROWS_N, COLS)) -> Damage:
+    """That file in place of another."""
+    return lambda _: of(dtype, data, shape)()
+
+
 def scales(count: int) -> bytes:
     return ONE * count
 
@@ -61,8 +66,8 @@ def vbit_ro() -> bytes:
     return bytes(WIDTHS) + scales(ROWS_N * GROUPS) + offsets + bytes(sum(PACKED))
 
 
-def q1(group: int = 6) -> bytes:
-    return (ONE + b"\x55" * (group - 2)) * (ROWS_N * GROUPS)
+def q1() -> bytes:
+    return (ONE + b"\x55" * 4) * (ROWS_N * GROUPS)
 
 
 def q1s(entries: Sequence[int]) -> bytes:
@@ -74,7 +79,7 @@ def q1t(columns: Sequence[Sequence[int]]) -> bytes:
     """Outliers at these columns of each row."""
     starts = np.cumsum([0, *map(len, columns)]).astype("<u4").tobytes()
     entries = b"".join(struct.pack("<H", column) + HALF for row in columns for column in row)
-    return q1(9) + starts + entries
+    return (ONE + b"\x55" * 6 + b"\x08") * (ROWS_N * GROUPS) + starts + entries
 
 
 def ladder(nbytes: int, padding: int = 0) -> bytes:
@@ -92,9 +97,22 @@ def fine(damage: Damage, **more) -> Case:
 
 def whole(dtype: int, shape: tuple[int, ...], data: bytes, **more) -> Case:
     """A file of this one tensor, right in every respect a reader may judge."""
-    return fine(lambda _: of(dtype, data, shape)(), raw=("O ok", "T ok"), **more)
+    return fine(base_of(dtype, data, shape), raw=("O ok", "T ok"), **more)
 
 
+def padded(dtype: int, shape: tuple[int, ...], data: bytes, *, says: str = "", code: str = "") -> Case:
+    """Right, with bits that belong to no weight and are not those of zero."""
+    code = code or {Q4TP: "q4tp_padding", Q4_BLOCK: "q4_block_padding"}[dtype]
+    warned = ("O ok", "T ok", f"V warning Parse.{code}")
+    return Case(base_of(dtype, data, shape), raw=warned, says=says)
+
+
+def unpadded(dtype: int, shape: tuple[int, ...], data: bytes) -> Case:
+    """Right, and nothing is odd."""
+    return Case(base_of(dtype, data, shape), raw=("O ok", "T ok", "V strict ok"))
+
+
+NOT_FINITE = "NonFinite.value"
 SCALED = [  # dtype, the payload around one scale
     (Q8_ROW, lambda scale: bytes(ROWS_N * COLS) + ONE * (ROWS_N - 1) + scale),
     (Q4_BLOCK, lambda scale: bytes(ROWS_N * COLS // 2) + ONE * (ROWS_N * GROUPS - 1) + scale),
@@ -254,12 +272,19 @@ ROWS = (
         "q1t: a byte that is not five ternary digits; digits that belong to no weight",
         [
             *(payload(at, bytes([code])) for at in (2, 8) for code in (243, 255)),
-            fine(payload(8, bytes([242]))),
+            *(
+                Case(
+                    payload(Q1T_ROWS - 1, bytes([code])),
+                    expected=("O ok", "T ok", "V warning Parse.q1t_padding"),
+                    says="row 3",
+                )
+                for code in (9, 242)
+            ),
+            Case(payload(8, b"\x00"), expected=("O ok", "T ok", "V strict ok")),
         ],
         expected=("O ok", "T Parse.q1t_code"),
         raw=TENSOR_HASH,
         base=of(Q1T, q1t([[0], [5, 9], [], [63]])),
-        later="the warning about digits that belong to no weight",
     ),
     Row(
         "D15",
@@ -289,18 +314,23 @@ ROWS = (
     Row(
         "D17",
         "q4tp: bits behind the last code",
-        [whole(Q4TP, (ROWS_N, COLS), ladder(LADDER, padding=63))],
-        later="the warning",
+        [
+            padded(Q4TP, (ROWS_N, COLS), ladder(LADDER, padding=63), says="row 0"),
+            padded(Q4TP, (ROWS_N, COLS), ladder(LADDER)[:-1] + b"\x04", says="row 3"),
+            padded(Q2TP, (ROWS_N, COLS), ladder(Q2_LADDER, padding=32), code="q2tp_padding"),
+            unpadded(Q4TP, (ROWS_N, COLS), ladder(LADDER)[:-1] + b"\x03"),
+            unpadded(Q4TP, (1, 256), bytes(128) + struct.pack("<ee", -3.0, 0.25) + b"\xff" * 5),
+        ],
     ),
     Row(
         "D18",
         "scales that are NaN, infinite, -0 or subnormal: values are not judged",
         [
-            whole(dtype, (ROWS_N, COLS), around(scale))
+            Case(base_of(dtype, around(scale)), raw=("O ok", "T ok", f"V values {found}"))
             for dtype, around in SCALED
-            for scale in (NAN, INF, MINUS_ZERO, TINY)
+            for scale, found in ((NAN, NOT_FINITE), (INF, NOT_FINITE), (MINUS_ZERO, "ok"), (TINY, "ok"))
         ],
-        later="the report of such values, and sampling from logits that are not finite",
+        later="sampling from logits that are not finite",
     ),
     Row(
         "D19",
@@ -317,8 +347,17 @@ ROWS = (
     Row(
         "D20",
         "q4_block: nibbles behind the last weight",
-        [whole(Q4_BLOCK, (1, 33), b"\x88" * 16 + b"\xff" * 16 + ONE * 2)],
-        later="the warning",
+        [
+            *(
+                padded(Q4_BLOCK, (1, 33), b"\x88" * 16 + last + ONE * 2, says="expected 8")
+                for last in (b"\xff" * 16, b"\x18" + b"\x88" * 15, b"\x88" * 15 + b"\x98")
+            ),
+            *(
+                unpadded(Q4_BLOCK, (1, 33), b"\xff" * 16 + last + ONE * 2)
+                for last in (b"\x8f" + b"\x88" * 15, b"\x0f" + bytes(15))
+            ),
+            unpadded(Q4_BLOCK, (1, 32), b"\xff" * 16 + ONE),
+        ],
     ),
     Row(
         "D21",

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
 
 from builders.cmf import BF16, F16, F32, Q4_TILED, Q8_2F, U8, Cmf, T, header, pattern
+from cortiq.container import File
+from cortiq.layouts import layout
+from cortiq.layouts.native import decode_rows
 from hostile.catalogue.header_fields import runnable
 from hostile.catalogue.sizes import NBYTES, VARIABLE
 from hostile.damage import U32, U64, claimed, envelope, flip, named, record, single
@@ -79,6 +87,31 @@ def huge(cmf: Cmf) -> Sparse:
     return made
 
 
+def one_at_the_end(path: Path) -> Path:
+    """1 as the last weight."""
+    with path.open("r+b") as stream:
+        stream.seek(-2, os.SEEK_END)
+        stream.write(struct.pack("<e", 1.0))
+    return path
+
+
+def reads_the_end(file: File) -> bool:
+    """The last row, as the definition, the decoder and the operators of a model see it."""
+    from cortiq.native import core
+    from cortiq.ops import linear
+
+    tensor, last, isa = file["t"], np.zeros(64, np.float32), core.best_isa()
+    last[-1] = 1
+    matrix = linear.Matrix(F16, tensor.raw, *tensor.shape)
+    rows = [
+        tensor.numpy()[-1],
+        decode_rows(layout(F16), tensor.raw, tensor.shape, HUGE - 1, HUGE)[0],
+        linear.gather(matrix, HUGE - 1, isa=isa),
+    ]
+    product = linear.linear(matrix, np.ones((1, 64), np.float32), isa=isa, first_row=HUGE - 1)
+    return product[0, -1] == 1 and all(np.array_equal(row, last) for row in rows)
+
+
 def without(name: str):
     return lambda cmf: cmf.with_tensors(*(t for t in cmf.tensors if t.name != name))
 
@@ -127,15 +160,9 @@ ROWS = (
     Row(
         "C24",
         "more elements than 32 bits count",
-        [
-            Case(
-                huge,
-                holds=lambda file: file["t"].numpy().shape == (HUGE, 64) and file["t"].numpy()[-1, -1] == 0,
-            )
-        ],
+        [Case(huge, place=one_at_the_end, holds=reads_the_end)],
         expected="O ok",
         raw=DIRECTORY_HASH,
-        later="running such a tensor",
     ),
     Row(
         "C25",
@@ -220,7 +247,7 @@ ROWS = (
         expected=("O ok", "V warning Parse.alias"),
         raw=DIRECTORY_HASH,
         base=aliases,
-        later="the limit on decoding them all",
+        later="a limit on decoding them all: nothing does so at once yet",
     ),
     Row(
         "C31",

@@ -122,6 +122,18 @@ def unsigned_beside(path: Path) -> Path:
     return path
 
 
+def seed(digits: str, *, mode: int = 0o600, **more: Any) -> Case:
+    """A file of a private key beside the file."""
+
+    def place(path: Path) -> Path:
+        made = path.with_name("seed")
+        made.write_text(digits, newline="")
+        made.chmod(mode)
+        return path
+
+    return Case(place=place, **more)
+
+
 def two_releases(path: Path) -> Path:
     """Files of one set and the second of another, all signed; the second."""
     for no, name in enumerate("aba", 1):
@@ -267,5 +279,15 @@ ROWS = (
         raw="S ok",
         needs="signature",
     ),
-    Row("H14", "seed files of another form", later="held by the tests of the command sign"),
+    Row(
+        "H14",
+        "seed files of another form",
+        [
+            *(seed(data, raw="SI UsageError.key") for data in (SEED[:31].hex(), SEED.hex() + "00", "", "g" * 64)),
+            *(seed(data) for data in (SEED.hex(), SEED.hex().upper(), SEED.hex() + "\n", "\r\n" + SEED.hex())),
+            seed(SEED.hex(), mode=0o644, says="can be read by others", raw="SI warning"),
+        ],
+        raw="SI ok",
+        needs="signing_keys",
+    ),
 )
