@@ -29,6 +29,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("src", "tests", "python")]
 NATIVE = {"decode": 36, "hash": 12}
 GUIDED = {"whole_file": 28, "json_text": 5, "safetensors_file": 5, "gguf_file": 5, "sections": 5, "signature": 4}
 LIMITS = ("-timeout=30", "-print_final_stats=1", "-use_value_profile=0")
+ROUND = 50_000  # executions of a guided round: atheris never gives back what its mutator returned
 KEPT_NBYTES = 16384  # of one input of the corpus
 KEPT = 120  # inputs of a target
 
@@ -96,14 +97,14 @@ def build(compiler: str) -> None:
 
 
 def fuzz(run: Run) -> Run:
-    """Until the time is up; a finding ends a round, and the next one goes on with another seed."""
+    """Until the time is up; a round ends by a finding or its executions, and the next has another seed."""
     shutil.rmtree(run.folder, ignore_errors=True)
     corpus = run.folder / "corpus"
     corpus.mkdir(parents=True)
     for i, data in enumerate(seeds(run.name)):
         (corpus / f"seed-{i:03}").write_bytes(data)
     started = time.monotonic()
-    for turn in range(100):
+    for turn in range(1000):
         left = run.seconds - (time.monotonic() - started)
         if left < 1:
             break
@@ -116,7 +117,8 @@ def fuzz(run: Run) -> Run:
 
 def one_round(run: Run, corpus: Path, seed: int, seconds: float) -> None:
     harness = [BUILD / f"fuzz_{run.name}"] if run.native else [sys.executable, ROOT / "tests/fuzz/guided.py", run.name]
-    most = ("-max_len=1024", "-rss_limit_mb=2048") if run.native else ("-max_len=131072", "-rss_limit_mb=512")
+    native, guided = ["-max_len=1024", "-rss_limit_mb=2048"], ["-max_len=131072", "-rss_limit_mb=512", f"-runs={ROUND}"]
+    most = native if run.native else guided
     limits = (*LIMITS, *most, f"-artifact_prefix={run.folder}/")
     command = [*harness, corpus, *limits, f"-seed={seed}", f"-max_total_time={max(int(seconds), 1)}"]
     environment = {**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=8:detect_leaks=0", "PYTHONDONTWRITEBYTECODE": "1"}
