@@ -32,9 +32,11 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
 }
+bool is_amd() { return __builtin_cpu_is("amd"); }
 #else
 bool has_avx2() { return false; }
 bool has_avx512() { return false; }
+bool is_amd() { return false; }
 #endif
 
 // Quota of this process's cgroup in processors (v2, else v1), or infinity.
@@ -71,6 +73,11 @@ bool isa_supported(Isa isa) {
         case Isa::avx512: return has_avx512();
         default: return true;
     }
+}
+
+bool fetching_ahead_helps() {
+    static const bool helps = !is_amd();
+    return helps;
 }
 
 Isa isa_from_name(const std::string& name) {

@@ -14,6 +14,8 @@ bool isa_supported(Isa isa);
 std::vector<Isa> supported_isas();  // ascending
 Isa best_isa();
 std::string cpu_model_name();
+// Whether weights that are read once should be asked for ahead of time (decision 0004).
+bool fetching_ahead_helps();
 // Processors this process may really use: affinity mask and cgroup quota, at least 1.
 int usable_cpus();
 

@@ -63,13 +63,14 @@ void q4_gemv(const Job& job, const u8* act) {
         const size_t end = rest * Q4Tiled::kTile, left = end > offset ? end - offset : 0;
         return left >= 64 ? ~__mmask64(0) : (__mmask64(1) << left) - 1;
     };
+    const bool ahead = fetching_ahead_helps();
     const __mmask64 at0 = there(0), at18 = there(18), at64 = there(64), at80 = there(80);
     for (size_t r = job.r0; r < job.r1; r++) {
         const u8* p = t.row(r);
         __m256 lanes[kCols];
         for (int c = 0; c < kCols; c++) lanes[c] = _mm256_setzero_ps();
         for (size_t b = 0; b < full; b++, p += kBytes) {
-            fetch_ahead<128>(p);
+            if (ahead) fetch_ahead<128>(p);
             q4_block<kCols>([&](size_t offset) { return load_i(p + offset); }, nibbles, x, b, lanes);
         }
         auto masked = [&](size_t offset) {

@@ -37,6 +37,7 @@ void q8_gemv(const Job& job, const u8* act) {
     constexpr size_t kBytes = kBlock * kGroup;
     const Q8Row t(job.w);
     const size_t full = t.cols / kBytes, rest = t.cols % kBytes, stride = act_nbytes(job.w.cols);
+    const bool ahead = fetching_ahead_helps();
     for (size_t r = job.r0; r < job.r1; r++) {
         const u8* p = t.row(r);
         alignas(64) u8 tail[kBytes];
@@ -53,7 +54,7 @@ void q8_gemv(const Job& job, const u8* act) {
             __m256 lanes = _mm256_setzero_ps();
             for (size_t b = 0; b < full; b++) {
                 const u8* w = p + b * kBytes;
-                if (c == 0) fetch_ahead<kBytes>(w);
+                if (c == 0 && ahead) fetch_ahead<kBytes>(w);
                 lanes = q8_block(w, x[b], lanes);
             }
             if (rest != 0) lanes = q8_tail(last, x[full], lanes, rest);
