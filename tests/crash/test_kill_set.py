@@ -8,24 +8,17 @@ from __future__ import annotations
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builders.cmf import header
 from builders.operations import state_of_set, tensor, write_set
+from builders.traced import Zygote
 from cortiq.container.shard_writer import write_shards
-from crash.test_kill import KILLS, Zygote
+from crash.test_kill import KILLS
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builders.operations import base, convert_in_attempts, convert_over, state_of
 from builders.recorder import PowerLoss, Recorder, install
+from builders.traced import Zygote
 from cortiq.container.partial import partial_path
-from crash.test_kill import KILLS, Zygote
+from crash.test_kill import KILLS
 
 TENSORS = 12
 
 traced = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

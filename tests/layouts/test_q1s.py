@@ -9,6 +9,8 @@ import pytest
 from builders.weights import golden_tensors, heavy_tailed, put
 from cortiq.errors import Bounds
 from cortiq.layouts import layout, native
+from cortiq.native import core
+from cortiq.ops.linear import Matrix, gather, linear
 
 Q1S = layout("q1s")
 ROWS, COLS = 72, 96
@@ -68,6 +70,12 @@ def test_outliers_in_any_order_the_last_one_counts(
     np.testing.assert_array_equal(Q1S.decode(bytes(Q1S.canonical(payload, GOLDEN.shape)), GOLDEN.shape), expected)
     np.testing.assert_array_equal(native.decode(Q1S, payload, GOLDEN.shape), expected)
     np.testing.assert_array_equal(native.decode_rows(Q1S, payload, GOLDEN.shape, 5, 9), expected[5:9])
+    for isa in core.supported_isas():
+        matrix = Matrix(Q1S.id, payload, ROWS, COLS)
+        rows = [gather(matrix, row, isa=isa) for row in range(ROWS)]
+        np.testing.assert_array_equal(rows, expected)
+        x = np.eye(COLS, dtype=np.float32)
+        np.testing.assert_array_equal(linear(matrix, x, isa=isa, mode="exact"), expected.T)
 
 
 def test_the_usual_order_is_not_copied() -> None:

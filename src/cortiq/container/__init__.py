@@ -1,4 +1,4 @@
-"""The bytes of a CMF file: its sections, tensors, masks and skills; reading, writing, growing, verifying (SPEC 1-9)."""
+"""The bytes of CMF files: sections, tensors, masks, skills, sets; reading, writing, growing, verifying (SPEC 1-10)."""
 
 from cortiq.container.arch import Arch
 from cortiq.container.blob_layout import BlobLayout, record_layout

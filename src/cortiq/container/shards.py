@@ -114,21 +114,18 @@ def _check(part: File, no: int, count: int, first: File) -> None:
 
 
 def _mismatch(part: File, expected: str, found: str) -> Shard:
-    return Shard(
-        "the name and the header of a file disagree about its place in a set",
-        code="mismatch",
-        path=os.fspath(part.path),
-        section="header",
-        offset=part.envelope.header.offset,
-        expected=expected,
-        found=found,
-    )
+    message = "the name and the header of a file disagree about its place in a set"
+    return _refused("mismatch", message, part, expected, found)
 
 
 def _foreign(part: File, expected: str, found: str) -> Shard:
+    return _refused("set_mismatch", "the file is of another set than the first one", part, expected, found)
+
+
+def _refused(code: str, message: str, part: File, expected: str, found: str) -> Shard:
     return Shard(
-        "the file is of another set than the first one",
-        code="set_mismatch",
+        message,
+        code=code,
         path=os.fspath(part.path),
         section="header",
         offset=part.envelope.header.offset,

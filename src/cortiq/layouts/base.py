@@ -118,9 +118,9 @@ class Layout(ABC):
     def encode(self, values: NDArray[Any], *, encoder: Encoder = "best") -> bytes:
         """Payload of a tensor given as f32 (f16 and bf16 are widened first).
 
-        ``plain`` is the formula of SPEC 3.2; ``best`` writes the same layout with a smaller squared error where the
-        layout leaves a choice. Raises NonFinite for NaN, infinity and a value too large for the layout, UsageError
-        for other element types, and as ``payload_nbytes``.
+        ``plain`` is the formula of SPEC 3.2; ``best`` writes the same layout with a smaller error, of the kind the
+        layout names, where it leaves a choice. Raises NonFinite for NaN, infinity and a value too large for the
+        layout, UsageError for other element types, and as ``payload_nbytes``.
         """
         if encoder not in ENCODERS:
             raise UsageError("unknown encoder", code="encoder", expected=" or ".join(ENCODERS), found=encoder)

@@ -28,7 +28,7 @@ _ZERO = 8  # the nibble of the value 0
 
 
 class Q4Block(Layout):
-    """``best`` searches the scale of each group for the smallest squared error; ``plain`` takes SPEC's formula."""
+    """``best`` searches the scale of each group for the smallest weighted error; ``plain`` takes SPEC's formula."""
 
     id = 4
     name = "q4_block"

@@ -55,15 +55,15 @@ def linear(
     decoder, Bounds and Parse for a payload of another size or with content that does not decode, Bounds for rows out of
     range, ShapeMismatch for x of another width.
     """
-    _validate(matrix)
+    payload = _validated(matrix)
     end = -1 if end_row is None else end_row
-    return core.linear(isa, mode, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, x, first_row, end)
+    return core.linear(isa, mode, matrix.dtype, payload, matrix.rows, matrix.cols, x, first_row, end)
 
 
 def gather(matrix: Matrix, row: int, *, isa: str) -> Floats:
     """One row of the matrix as f32 [cols]. Raises like :func:`linear`."""
-    _validate(matrix)
-    return core.gather(isa, matrix.dtype, matrix.payload, matrix.rows, matrix.cols, row)
+    payload = _validated(matrix)
+    return core.gather(isa, matrix.dtype, payload, matrix.rows, matrix.cols, row)
 
 
 def slow_dtypes(isa: str) -> tuple[str, ...]:
@@ -75,11 +75,13 @@ def slow_dtypes(isa: str) -> tuple[str, ...]:
     return tuple(kind.name for kind in weights if not core.has_kernels(isa, kind.id))
 
 
-def _validate(matrix: Matrix) -> None:
-    """Content rules of the layouts that have any; sizes are the core's affair."""
-    kind = layout(matrix.dtype)
-    if not kind.exact_size:
-        kind.validate(matrix.payload, (matrix.rows, matrix.cols))
+def _validated(matrix: Matrix) -> Any:
+    """The payload as the core needs it, after the content rules of the layouts that have any; sizes are its affair."""
+    kind, shape = layout(matrix.dtype), (matrix.rows, matrix.cols)
+    if kind.exact_size:
+        return matrix.payload
+    kind.validate(matrix.payload, shape)
+    return kind.canonical(matrix.payload, shape)
 
 
 def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:

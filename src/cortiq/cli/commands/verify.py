@@ -105,22 +105,20 @@ def _opened(path: Path | str, alone: bool) -> tuple[File, CortiqError | None]:
 
     Without its set it is verified all the same (SPEC 10): the error is why the files do not make a set.
     """
-    from cortiq.container import open, open_single
+    from cortiq.container import open_single
     from cortiq.container.location import is_url
+    from cortiq.container.shards import open_set
 
     file = open_single(path)
     shard = file.header.shard
     if alone or is_url(path) or shard is None or shard.no > 1 or shard.count == 1:
         return file, None
     try:
-        whole = open(path)
+        return open_set(file), None
     except CortiqError as error:
         if isinstance(error, Shard) or error.kind == "Parse.name_dup":
-            return file, error
-        file.close()
+            return open_single(path), error
         raise
-    file.close()
-    return whole, None
 
 
 def _verify(console: Console, file: File, options: _Options) -> Report:
