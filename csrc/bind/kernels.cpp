@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "bind/bind.h"
 #include "core/error.h"
@@ -80,8 +81,12 @@ void run(const Kernels& kernels, bool int8, const MatrixView& w, const Input& x,
     if (int8 && kernels.takes_int8(w.dtype)) {
         const Aligned act = aligned(m * stride);
         const std::size_t groups = (w.cols + kGroup - 1) / kGroup;
-        for (std::size_t i = 0; i < m; i++)
-            kernels.quantize(x.data() + i * w.cols, w.cols, 0, groups, act.get() + i * stride);
+        std::vector<float> folded(kernels.folds(w.dtype) ? w.cols : 0);
+        for (std::size_t i = 0; i < m; i++) {
+            const float* row = x.data() + i * w.cols;
+            if (!folded.empty()) kernels.fold(w, row, folded.data()), row = folded.data();
+            kernels.quantize(row, w.cols, 0, groups, act.get() + i * stride);
+        }
         kernels.linear_int8(w, act.get(), m, rows.r0, rows.r1, y, w.rows, {scratch.get(), need});
     } else {
         kernels.linear_f32(w, x.data(), w.cols, m, rows.r0, rows.r1, y, w.rows, {scratch.get(), need});

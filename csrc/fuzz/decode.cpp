@@ -41,7 +41,9 @@ Floats multiply(Isa isa, const MatrixView& w, const Floats& x, bool fast) {
     Floats y(w.rows);
     const cortiq::Scratch memory{scratch.get(), need};
     if (fast && table.takes_int8(w.dtype)) {
-        table.quantize(x.data(), w.cols, 0, (w.cols + cortiq::kGroup - 1) / cortiq::kGroup, act.get());
+        Floats folded = x;
+        if (table.folds(w.dtype)) table.fold(w, x.data(), folded.data());
+        table.quantize(folded.data(), w.cols, 0, (w.cols + cortiq::kGroup - 1) / cortiq::kGroup, act.get());
         table.linear_int8(w, act.get(), 1, 0, w.rows, y.data(), w.rows, memory);
     } else {
         table.linear_f32(w, x.data(), w.cols, 1, 0, w.rows, y.data(), w.rows, memory);

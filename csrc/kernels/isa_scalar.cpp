@@ -106,6 +106,10 @@ void f32(const Job& job, const float* x, size_t x_stride) {
     }
 }
 
+void fold(const MatrixView& w, const float* x, float* out) {
+    for (size_t k = 0; k < w.cols; k++) out[k] = x[k] * F16::value(column_field(w) + 2 * k);
+}
+
 size_t scratch_nbytes(size_t k, size_t) { return round_up(k * sizeof(float), 64); }
 
 constexpr Entry kEntries[] = {
@@ -113,6 +117,7 @@ constexpr Entry kEntries[] = {
     {DType::f16, nullptr, f32, decode_dense<F16>},
     {DType::bf16, nullptr, f32, decode_dense<BF16>},
     {DType::q8_row, int8<Q8Row, dot_q8_row>, f32, Q8Row::decode},
+    {DType::q8_2f, int8<Q8Row, dot_q8_row>, f32, decode_any<Isa::scalar>},
     {DType::q4_tiled, int8<Q4Tiled, dot_q4_tiled>, f32, Q4Tiled::decode},
 };
 constexpr Entry kOther = {{}, nullptr, f32, decode_any<Isa::scalar>};
@@ -123,7 +128,7 @@ bool is_fast(DType dtype) { return find(kEntries, dtype) != nullptr; }
 const Entry& entry(DType dtype) { return is_fast(dtype) ? *find(kEntries, dtype) : kOther; }
 
 extern const Kernels kKernels;
-const Kernels kKernels = {Isa::scalar, is_fast,    takes_int8,     act_nbytes, quantize, dequantize,
-                          linear_int8, linear_f32, scratch_nbytes, gather};
+const Kernels kKernels = {Isa::scalar, is_fast,    takes_int8,     act_nbytes, quantize,       dequantize,
+                          folds, fold,  linear_int8, linear_f32, scratch_nbytes, gather};
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -5,6 +5,7 @@
 //   quantized weights (fast mode)   x is quantized to int8 with one scale per 32. The dot product of a group of 32 is
 //     exact in int32 (zero point included); group g adds fma(float(dot), w_scale * x_scale, lane[g % 8]), q8_row with
 //     w_scale = 1. The eight lanes are summed as ((0+4)+(2+6)) + ((1+5)+(3+7)); q8_row multiplies by its row scale last.
+//     q8_2f is q8_row of x * field, its column factors, in f32.
 //   float weights, and every weight in exact mode (decoded to f32 first)   column k adds fma(w, x, lane[k % 16]); then
 //     lane[i] += lane[i + 8], and the eight are summed as above.
 // Lanes start at +0, and +0 is added to the sum of the eight: padding with zeros never shows, not even in a sign.
@@ -43,6 +44,11 @@ struct Kernels {
     void (*quantize)(const float* x, std::size_t k, std::size_t g0, std::size_t g1, std::uint8_t* act);
     // What the int8 kernels see of a row quantized by the above: out[k] = q * scale.
     void (*dequantize)(const std::uint8_t* act, std::size_t k, float* out);
+
+    // True when a factor per column belongs to `dtype`: linear_int8 then takes what quantize makes of fold's result.
+    bool (*folds)(DType dtype);
+    // out[k] = x[k] * field[k] over all columns of such a matrix.
+    void (*fold)(const MatrixView& w, const float* x, float* out);
 
     // y[i * y_stride + r] for rows r in [r0, r1) and activation rows i in [0, m), act rows act_nbytes(k) apart.
     void (*linear_int8)(const MatrixView& w, const std::uint8_t* act, std::size_t m, std::size_t r0, std::size_t r1,

@@ -71,7 +71,8 @@ struct Q4Tiled {
     }
 };
 
-// int8 values of all rows, then one f16 scale per row. A row may have any number of columns.
+// int8 values of all rows, then one f16 scale per row. A row may have any number of columns. What follows in q8_2f, one
+// f16 factor per column, is in the activations already (fold).
 struct Q8Row {
     explicit Q8Row(const MatrixView& w)
         : data(w.data), limit(w.limit), scales(w.data + w.rows * w.cols), cols(w.cols), groups(div_up(w.cols, kGroup)) {}
@@ -87,6 +88,8 @@ struct Q8Row {
         for (size_t k = 0; k < t.cols; k++) out[k] = float(int(i8(p[k]))) * scale;
     }
 };
+
+inline const u8* column_field(const MatrixView& w) { return w.data + w.rows * w.cols + 2 * w.rows; }
 
 struct F32 {
     static constexpr size_t kBytes = 4;

@@ -33,6 +33,7 @@ inline const Entry* find(const Entry (&entries)[kCount], DType dtype) {
 }
 
 inline bool takes_int8(DType dtype) { return entry(dtype).int8 != nullptr; }
+inline bool folds(DType dtype) { return dtype == DType::q8_2f; }
 
 inline void linear_int8(const MatrixView& w, const u8* act, size_t m, size_t r0, size_t r1, float* y, size_t y_stride,
                         Scratch scratch) {

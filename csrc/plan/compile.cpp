@@ -1,5 +1,6 @@
 // The passes between a plan's description and its execution.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -36,6 +37,7 @@ std::vector<int> reads(const Op& op) {
                           [](const SelectOp&) { return std::vector<int>{}; },
                           [](const LogitsOp& o) { return std::vector<int>{o.inp}; },
                           [](const QuantizeOp& o) { return std::vector<int>{o.buffer}; },
+                          [](const FoldOp& o) { return std::vector<int>{o.inp}; },
                       },
                       op);
 }
@@ -54,30 +56,67 @@ std::vector<int> writes(const Op& op) {
                           [](const SelectOp&) { return std::vector<int>{}; },
                           [](const LogitsOp&) { return std::vector<int>{}; },
                           [](const QuantizeOp&) { return std::vector<int>{}; },
+                          [](const FoldOp& o) {
+                              std::vector<int> all;
+                              for (const FoldOp::Target& target : o.targets) all.push_back(target.out);
+                              return all;
+                          },
                       },
                       op);
 }
 
 bool contains(const std::vector<int>& list, int value) { return std::find(list.begin(), list.end(), value) != list.end(); }
 
-// Marks the products that take int8 activations; returns the input buffer if the operator has one.
-std::optional<int> int8_input(Program& program, Op& op) {
-    auto int8 = [&](int weight) {
-        return !program.options.exact && program.kernels->takes_int8(program.tensor(weight).dtype);
+// The matrices that multiply one input.
+struct Products {
+    struct One {
+        int weight;
+        Int8* int8;
     };
+    int inp = kNone;
+    std::vector<One> all = {};
+};
+Products products(Op& op) {
     if (auto* linear = std::get_if<LinearOp>(&op)) {
-        bool any = false;
-        for (Segment& segment : linear->segments) any |= segment.int8 = int8(segment.weight);
-        if (any) return linear->inp;
-    } else if (auto* glu = std::get_if<GluOp>(&op)) {
-        glu->int8 = int8(glu->gate);
-        glu->up_int8 = int8(glu->up);
-        if (glu->int8 || glu->up_int8) return glu->inp;
-    } else if (auto* logits = std::get_if<LogitsOp>(&op)) {
-        logits->int8 = int8(logits->weight);
-        if (logits->int8) return logits->inp;
+        Products p{linear->inp};
+        for (Segment& segment : linear->segments) p.all.push_back({segment.weight, &segment.int8});
+        return p;
     }
-    return std::nullopt;
+    if (auto* glu = std::get_if<GluOp>(&op))
+        return {glu->inp, {{glu->gate, &glu->gate_int8}, {glu->up, &glu->up_int8}}};
+    if (auto* logits = std::get_if<LogitsOp>(&op)) return {logits->inp, {{logits->weight, &logits->int8}}};
+    return {};
+}
+
+// Marks the products that take int8 activations, and puts a FoldOp in front of those with column factors. The buffers of
+// an operator's folds serve the next one of the same width too.
+void place_folds(Program& program) {
+    std::map<std::pair<std::size_t, std::size_t>, int> made;  // by width, and which of an operator's folds
+    std::vector<Op> list;
+    for (Op& op : program.list) {
+        const Products p = products(op);
+        FoldOp fold{p.inp, {}};
+        for (const Products::One& one : p.all) {
+            const DType dtype = program.tensor(one.weight).dtype;
+            one.int8->on = !program.options.exact && program.kernels->takes_int8(dtype);
+            if (!one.int8->on || !program.kernels->folds(dtype)) continue;
+            const std::size_t width = program.tensor(one.weight).cols;
+            const auto [spot, is_new] = made.try_emplace({width, fold.targets.size()}, static_cast<int>(program.buffers.size()));
+            if (is_new) program.buffers.push_back(Buffer{.width = width, .int8 = true, .int8_only = true});
+            one.int8->fold = spot->second;
+            fold.targets.push_back({one.weight, spot->second});
+        }
+        if (!fold.targets.empty()) list.push_back(std::move(fold));
+        list.push_back(std::move(op));
+    }
+    program.list = std::move(list);
+}
+
+// The input whose own int8 form the operator reads, if it does.
+std::optional<int> int8_input(Op& op) {
+    const Products p = products(op);
+    const auto own = [](const Products::One& one) { return one.int8->on && one.int8->fold == kNone; };
+    return std::any_of(p.all.begin(), p.all.end(), own) ? std::optional(p.inp) : std::nullopt;
 }
 
 // Whether the operator can leave its result in int8 as well, and if so makes it.
@@ -93,7 +132,7 @@ bool quantizes(Op& op) {
 void place_quantization(Program& program) {
     std::vector<std::optional<int>> inputs;
     for (Op& op : program.list) {
-        inputs.push_back(int8_input(program, op));
+        inputs.push_back(int8_input(op));
         if (inputs.back()) program.buffers[static_cast<std::size_t>(*inputs.back())].int8 = true;
     }
     std::vector<bool> valid(program.buffers.size());
@@ -170,6 +209,7 @@ void find_live(Program& program) {
 }  // namespace
 
 void compile(Program& program) {
+    place_folds(program);
     place_quantization(program);
     join_neighbours(program);
     find_live(program);

@@ -46,7 +46,8 @@ void Executor::allocate() {
     std::vector<std::pair<std::size_t, std::size_t>> buffers;
     std::vector<Spot> spots;
     for (const Buffer& buffer : program_.buffers) {
-        const std::size_t data = carver.add(checked_mul(o.max_tokens, buffer.stride * sizeof(float)));
+        const std::size_t floats = buffer.int8_only ? 0 : checked_mul(o.max_tokens, buffer.stride);
+        const std::size_t data = carver.add(checked_mul(floats, sizeof(float)));
         buffers.emplace_back(data, carver.add(checked_mul(o.max_tokens, buffer.act_nbytes)));
     }
     for (int i = 0; i < o.threads; i++)

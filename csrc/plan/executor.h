@@ -77,10 +77,10 @@ private:
         std::size_t x_stride;
         const std::uint8_t* act;
     };
-    // Rows [r0, r1) of a matrix.
+    // Rows [r0, r1) of a matrix, and the int8 rows they multiply, null for f32 ones.
     struct Piece {
         const MatrixView* weight;
-        bool int8;
+        const std::uint8_t* act;
         std::size_t r0, r1;
     };
 
@@ -112,9 +112,11 @@ private:
     void run_op(const SelectOp& op, Task& task);
     void run_op(const LogitsOp& op, Task& task);
     void run_op(const QuantizeOp& op, Task& task);
+    void run_op(const FoldOp& op, Task& task);
 
     void quantize_row(const Buffer& buffer, std::size_t row, std::size_t column, std::size_t width) const;
     Input input(int buffer, int prologue, bool int8, const Task& task);
+    const std::uint8_t* act_of(const Int8& int8, const Input& in) const;
     std::size_t chunk_rows(std::size_t weight_rows, std::size_t row_nbytes, std::size_t batch_rows) const;
     std::size_t chunk_rows(const LinearOp& op, std::size_t batch_rows) const;
     std::size_t chunk_rows(const GluOp& op, std::size_t batch_rows) const;

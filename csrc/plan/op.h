@@ -27,12 +27,18 @@ struct NormOp {  // out = rmsnorm(inp), or out += rmsnorm(inp)
     bool fused = false;     // compiled: the next operator may do it per thread, see kPrivateRows
 };
 
+// Whose int8 form a product takes: `inp`'s own, or a fold of it. Compiled.
+struct Int8 {
+    bool on = false;
+    int fold = kNone;  // the buffer that a FoldOp fills for this matrix alone
+};
+
 struct Segment {  // columns [column, column + rows of weight) of out
     int weight;
     int bias;  // or kNone
     int out;
     std::size_t column;
-    bool int8 = false;  // compiled: multiplies int8 activations
+    Int8 int8 = {};  // compiled
 };
 
 struct LinearOp {  // out[column ..] = inp weight^T + bias, or += that
@@ -67,8 +73,7 @@ struct GluOp {  // out = act(inp gate^T) * (inp up^T)
     int gate, up;
     int out;
     Activation act;
-    bool int8 = false;      // compiled, as in Segment; gate and up alike
-    bool up_int8 = false;
+    Int8 gate_int8 = {}, up_int8 = {};
     bool quantize = false;  // compiled: also write out as int8, 32 columns by 32
     int prologue = kNone;   // compiled, as in LinearOp
 };
@@ -81,7 +86,7 @@ struct LogitsOp {  // the caller's array = softcap(inp weight^T * scale)
     int inp;
     int weight;
     float softcap, scale;
-    bool int8 = false;
+    Int8 int8 = {};
     int prologue = kNone;
 };
 
@@ -89,6 +94,15 @@ struct QuantizeOp {  // compiled only: int8 form of a buffer that no operator co
     int buffer;
 };
 
-using Op = std::variant<EmbedOp, NormOp, LinearOp, RopeAppendOp, AttentionOp, GluOp, SelectOp, LogitsOp, QuantizeOp>;
+struct FoldOp {  // compiled only: int8 forms of inp times the column factors of a matrix each
+    int inp;
+    struct Target {
+        int weight;
+        int out;
+    };
+    std::vector<Target> targets;
+};
+
+using Op = std::variant<EmbedOp, NormOp, LinearOp, RopeAppendOp, AttentionOp, GluOp, SelectOp, LogitsOp, QuantizeOp, FoldOp>;
 
 }  // namespace cortiq

@@ -31,7 +31,8 @@ struct Buffer {
     std::size_t width;
     std::size_t stride = 0;  // floats from row to row
     float* data = nullptr;
-    bool int8 = false;  // somebody reads it as int8
+    bool int8 = false;       // somebody reads it as int8
+    bool int8_only = false;  // and nobody as f32: there is no data
     std::size_t act_nbytes = 0;
     std::uint8_t* act = nullptr;
 

@@ -41,11 +41,16 @@ Executor::Input Executor::input(int buffer, int prologue, bool int8, const Task&
     return {own.norm, shared.stride, own.act};
 }
 
+const std::uint8_t* Executor::act_of(const Int8& int8, const Input& in) const {
+    if (!int8.on) return nullptr;
+    return int8.fold == kNone ? in.act : program_.buffer(int8.fold).act;
+}
+
 // y[i * y_stride + r] for the rows of the piece, counted from row 0 of the matrix.
 void Executor::product(const Piece& piece, const Input& in, const Task& task, float* y, std::size_t y_stride) {
     const Scratch scratch = private_[task.id()].kernel;
-    if (piece.int8)
-        program_.kernels->linear_int8(*piece.weight, in.act, task.rows, piece.r0, piece.r1, y, y_stride, scratch);
+    if (piece.act)
+        program_.kernels->linear_int8(*piece.weight, piece.act, task.rows, piece.r0, piece.r1, y, y_stride, scratch);
     else
         program_.kernels->linear_f32(*piece.weight, in.x, in.x_stride, task.rows, piece.r0, piece.r1, y, y_stride, scratch);
 }
@@ -89,7 +94,7 @@ std::size_t Executor::chunks_of(const LinearOp& op, std::size_t rows) const {
 
 void Executor::run_op(const LinearOp& op, Task& task) {
     bool int8 = false;
-    for (const Segment& segment : op.segments) int8 |= segment.int8;
+    for (const Segment& segment : op.segments) int8 |= segment.int8.on;
     const Input in = input(op.inp, op.prologue, int8, task);
     const std::size_t step = chunk_rows(op, task.rows);
     for (std::size_t chunk = 0; task.next(chunk);) {
@@ -98,7 +103,7 @@ void Executor::run_op(const LinearOp& op, Task& task) {
             const MatrixView& weight = program_.tensor(segment.weight);
             const std::size_t count = ceil_div(weight.rows, step);
             if (at < count) {
-                const Piece piece{&weight, segment.int8, at * step, std::min(weight.rows, (at + 1) * step)};
+                const Piece piece{&weight, act_of(segment.int8, in), at * step, std::min(weight.rows, (at + 1) * step)};
                 linear_piece(op, segment, piece, in, task);
                 break;
             }
@@ -112,8 +117,8 @@ void Executor::glu_piece(const GluOp& op, const Input& in, const Task& task, std
     const std::size_t n = r1 - r0;
     float* gate = private_[task.id()].product;
     float* up = gate + product_floats_;
-    product(Piece{&program_.tensor(op.gate), op.int8, r0, r1}, in, task, gate - r0, n);
-    product(Piece{&program_.tensor(op.up), op.up_int8, r0, r1}, in, task, up - r0, n);
+    product(Piece{&program_.tensor(op.gate), act_of(op.gate_int8, in), r0, r1}, in, task, gate - r0, n);
+    product(Piece{&program_.tensor(op.up), act_of(op.up_int8, in), r0, r1}, in, task, up - r0, n);
     for (std::size_t i = 0; i < task.rows; i++) {
         program_.ops->glu(op.act, gate + i * n, up + i * n, out.row(i) + r0, n);
         if (op.quantize) quantize_row(out, i, r0, n);
@@ -131,7 +136,7 @@ std::size_t Executor::chunks_of(const GluOp& op, std::size_t rows) const {
 
 void Executor::run_op(const GluOp& op, Task& task) {
     const std::size_t rows = program_.tensor(op.gate).rows, step = chunk_rows(op, task.rows);
-    const Input in = input(op.inp, op.prologue, op.int8 || op.up_int8, task);
+    const Input in = input(op.inp, op.prologue, op.gate_int8.on || op.up_int8.on, task);
     for (std::size_t chunk = 0; task.next(chunk);)
         glu_piece(op, in, task, chunk * step, std::min(rows, (chunk + 1) * step));
 }
@@ -147,10 +152,10 @@ std::size_t Executor::chunks_of(const LogitsOp& op, std::size_t rows) const {
 
 void Executor::run_op(const LogitsOp& op, Task& task) {
     const MatrixView& weight = program_.tensor(op.weight);
-    const Input in = input(op.inp, op.prologue, op.int8, task);
+    const Input in = input(op.inp, op.prologue, op.int8.on, task);
     const std::size_t step = chunk_rows(op, task.rows);
     for (std::size_t chunk = 0; task.next(chunk);) {
-        const Piece piece{&weight, op.int8, chunk * step, std::min(weight.rows, (chunk + 1) * step)};
+        const Piece piece{&weight, act_of(op.int8, in), chunk * step, std::min(weight.rows, (chunk + 1) * step)};
         product(piece, in, task, batch_.out, weight.rows);
         if (op.scale == 1.0f && op.softcap == 0.0f) continue;
         for (std::size_t i = 0; i < task.rows; i++)

@@ -51,6 +51,18 @@ void Executor::run_op(const QuantizeOp& op, Task& task) {
     for_rows(task, [&](std::size_t i) { quantize_row(buffer, i, 0, buffer.width); });
 }
 
+void Executor::run_op(const FoldOp& op, Task& task) {
+    const Buffer& in = program_.buffer(op.inp);
+    float* folded = private_[task.id()].norm;
+    for_rows(task, [&](std::size_t i) {
+        for (const FoldOp::Target& target : op.targets) {
+            const Buffer& out = program_.buffer(target.out);
+            program_.kernels->fold(program_.tensor(target.weight), in.row(i), folded);
+            program_.kernels->quantize(folded, out.width, 0, (out.width + kGroup - 1) / kGroup, out.act_row(i));
+        }
+    });
+}
+
 void Executor::run_op(const SelectOp& op, Task& task) {
     std::size_t only = 0;
     if (!task.next(only)) return;

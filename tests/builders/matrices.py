@@ -12,8 +12,9 @@ from cortiq.ops.linear import Matrix
 
 F32, F16, BF16, Q8_ROW, Q4_TILED = 0, 1, 2, 3, 11
 Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP = 4, 9, 12, 13, 14, 8, 10, 15, 16
-FAST = (F32, F16, BF16, Q8_ROW, Q4_TILED)
-SLOW = (Q4_BLOCK, Q8_2F, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP)  # decoded to f32 before they are multiplied
+INT8 = (Q8_ROW, Q8_2F, Q4_TILED)  # multiply int8 activations in fast mode
+FAST = (F32, F16, BF16, *INT8)
+SLOW = (Q4_BLOCK, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP)  # decoded to f32 before they are multiplied
 DTYPES = FAST + SLOW
 GROUPED = (Q4_TILED, Q1, Q1S, Q1T, VBIT, VBIT_RO, Q4TP, Q2TP)  # columns in groups of 32
 
@@ -31,8 +32,8 @@ def random_matrix(dtype: int, rows: int, cols: int, seed: int = 0) -> Matrix:
     if dtype == Q8_ROW:
         quants = rng.integers(-128, 128, (rows, cols)).astype(np.int8)
         return Matrix(dtype, quants.tobytes() + _scales(rng, rows).tobytes(), rows, cols)
-    if dtype in SLOW:
-        return Matrix(dtype, _SLOW_PAYLOADS[dtype](rng, rows, cols), rows, cols)
+    if dtype in _PAYLOADS:
+        return Matrix(dtype, _PAYLOADS[dtype](rng, rows, cols), rows, cols)
     groups = cols // 32
     tiles = rng.integers(0, 256, (rows, groups, 18)).astype(np.uint8)
     tiles[..., :2] = _scales(rng, rows * groups).view(np.uint8).reshape(rows, groups, 2)
@@ -43,7 +44,7 @@ def extreme_matrix(dtype: int, rows: int, cols: int, high: bool) -> Matrix:
     """Every stored integer at one end of its range: the largest sums a kernel can meet."""
     matrix = random_matrix(dtype, rows, cols)
     data = np.frombuffer(matrix.payload, np.uint8).copy()
-    if dtype == Q8_ROW:
+    if dtype in (Q8_ROW, Q8_2F):
         data[: rows * cols] = 127 if high else 128
     else:
         data.reshape(-1, 18)[:, 2:] = 255 if high else 0
@@ -142,7 +143,7 @@ def _q2tp(rng: np.random.Generator, rows: int, cols: int) -> bytes:
     return _ladders(rng, rows, cols, 8)
 
 
-_SLOW_PAYLOADS: dict[int, Callable[[np.random.Generator, int, int], bytes]] = {
+_PAYLOADS: dict[int, Callable[[np.random.Generator, int, int], bytes]] = {
     Q4_BLOCK: _q4_block,
     Q8_2F: _q8_2f,
     Q1: _q1,

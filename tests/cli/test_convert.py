@@ -34,7 +34,7 @@ def test_as_the_specification_spells_it(tmp_path: Path) -> None:
         assert file["model.embed_tokens.weight"].dtype == "f16"
 
 
-@pytest.mark.parametrize("quant", ["q4", "q8_2f", "q1", "q1p", "q1s", "q1t"])
+@pytest.mark.parametrize("quant", ["q4", "q1", "q1p", "q1s", "q1t"])
 def test_what_is_written_in_a_slow_dtype_says_so_and_runs(
     quant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

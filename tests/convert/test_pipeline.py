@@ -12,7 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 import cortiq
 from builders.tiny import DATA
+from builders.weights import heavy_tailed
 from cortiq.convert import ConvertOptions, convert, parse_overrides
+from cortiq.edit.requant import requant
 from cortiq.edit.shard import shard
 from cortiq.errors import NonFinite, UsageError
 from cortiq.layouts import layout
@@ -51,6 +53,32 @@ def test_blocks_give_the_payload_of_the_whole_tensor(
         assert len(matrices) == receipt.dtypes[quant]
         for name in matrices:
             assert bytes(file[name].raw) == layout(quant).encode(weights[name]), name
+
+
+def test_a_matrix_with_loud_columns_gets_column_factors_and_nothing_else_does(tmp_path: Path) -> None:
+    folder, loud = tmp_path / "llama", "model.layers.1.mlp.down_proj.weight"
+    shutil.copytree(DATA / "llama", folder)
+    tensors = {key: value.astype(np.float32) for key, value in load_file(folder / "model.safetensors").items()}
+    for name in (loud, "model.embed_tokens.weight"):
+        tensors[name] = heavy_tailed(*tensors[name].shape)
+        tensors[name][:, 5] *= 40
+    save_file(tensors, folder / "model.safetensors")
+    path = tmp_path / "model.cmf"
+
+    def with_factors(quant: str, **given: object) -> list[str]:
+        convert(folder, path, replace(ConvertOptions(quant=quant, force=True), **given))
+        with cortiq.open(path) as file:
+            assert not cortiq.container.verify(file).problems
+            return [name for name in file if file[name].dtype == "q8_2f"]
+
+    assert with_factors("q8_row") == [loud]
+    assert with_factors("q8_row", encoder="plain") == []
+    assert with_factors("q8_row", overrides=parse_overrides(["down_proj=q8_row"])) == []
+    assert with_factors("q4_tiled") == []
+    with_factors("f32")
+    requant(path, tmp_path / "again.cmf", ConvertOptions(quant="q8_row"))
+    with cortiq.open(tmp_path / "again.cmf") as file:
+        assert [name for name in file if file[name].dtype == "q8_2f"] == [loud]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -11,8 +11,8 @@ from builders.matrices import (
     DTYPES,
     FAST,
     GROUPED,
+    INT8,
     Q4_TILED,
-    Q8_ROW,
     SLOW,
     activations,
     at_page_end,
@@ -49,7 +49,7 @@ def test_reference_bits(isa: str, dtype: int, cols: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("dtype", [Q8_ROW, Q4_TILED, *SLOW])
+@pytest.mark.parametrize("dtype", [*INT8, *SLOW])
 @pytest.mark.parametrize("cols", [64, 576])
 def test_exact_mode_reference_bits(isa: str, dtype: int, cols: int) -> None:
     for rows, m in ((3, 1), (19, 4)):
@@ -63,7 +63,7 @@ def test_exact_mode_reference_bits(isa: str, dtype: int, cols: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cols", [64, 608, 896])
 def test_rows_of_a_batch_do_not_matter_to_each_other(isa: str, mode: str, dtype: int, cols: int) -> None:
-    if isa == "scalar" and (mode == "exact" or dtype not in (Q8_ROW, Q4_TILED)):
+    if isa == "scalar" and (mode == "exact" or dtype not in INT8):
         cols = 64
     x = activations(64, cols)
     matrix = random_matrix(dtype, 37, cols)
@@ -96,7 +96,7 @@ def test_reads_stay_inside_the_mapping(isa: str, mode: str, dtype: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("dtype", [Q8_ROW, Q4_TILED])
+@pytest.mark.parametrize("dtype", INT8)
 @pytest.mark.parametrize("high", [False, True])
 @pytest.mark.parametrize("m", [1, 2, 6, 9])
 def test_largest_sums(isa: str, dtype: int, high: bool, m: int) -> None:
@@ -156,7 +156,7 @@ def test_gather(isa: str, dtype: int) -> None:
 
 def test_error_against_exact_mode() -> None:
     """Fast mode quantizes activations to 8 bits: about one part in a hundred of the result's natural size."""
-    for dtype in (Q8_ROW, Q4_TILED):
+    for dtype in INT8:
         matrix, x = random_matrix(dtype, 64, 896), activations(8, 896)
         exact = op.linear(matrix, x, isa=ISAS[-1], mode="exact")
         error = np.abs(op.linear(matrix, x, isa=ISAS[-1]) - exact)

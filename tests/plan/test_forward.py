@@ -25,6 +25,7 @@ SHAPES = {
     ),
     "ragged": Shape(hidden=72, heads=3, kv_heads=1, head_dim=20, ffn=50, vocab=101),
     "mixed": Shape(dtypes=("q4_tiled", "q8_row", "f16", "bf16")),
+    "folds": Shape(dtypes=("q8_2f", "q8_2f", "q8_row"), hidden=72, heads=3, kv_heads=1, head_dim=20, ffn=50),
 }
 
 
@@ -38,8 +39,9 @@ def test_exact_mode_matches_numpy(name: str, kv_dtype: str) -> None:
     assert np.abs(result - expected).max() < 3e-4 * np.abs(expected).max()
 
 
-def test_fast_mode_is_close() -> None:
-    model = TinyModel(SHAPES["mixed"])
+@pytest.mark.parametrize("name", ["mixed", "folds"])
+def test_fast_mode_is_close(name: str) -> None:
+    model = TinyModel(SHAPES[name])
     expected = model.forward(TOKENS)
     plan = model.plan(isa=_native.best_isa(), mode="fast")
     result = run(plan, model.shape.vocab, [(plan.new_sequence(), TOKENS)])
@@ -48,7 +50,7 @@ def test_fast_mode_is_close() -> None:
 
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
-@pytest.mark.parametrize("name", ["mixed", "gemma"])
+@pytest.mark.parametrize("name", ["mixed", "folds", "gemma"])
 def test_every_isa_gives_the_same_bits(name: str, mode: str) -> None:
     model = TinyModel(SHAPES[name])
     results = []

@@ -17,6 +17,7 @@ VOCAB = 101
 SHAPES = (
     Shape(dtypes=("q4_tiled", "q8_row", "f16"), windows=(0, 40, 8)),
     Shape(dtypes=("q8_row",), sandwich=True, qk_norm=True, plus_one=True, heads=7, kv_heads=1, windows=(33, 0)),
+    Shape(dtypes=("q8_2f", "q4_tiled", "q8_2f", "q8_2f", "q8_row"), sandwich=True, windows=(0, 20)),
     Shape(hidden=96, head_dim=24, ffn=160, bias=True, attention_softcap=4.0, windows=(0,)),
 )
 PROMPTS = [[int(t) for t in np.random.default_rng(i).integers(0, VOCAB, 90 - 17 * i)] for i in range(4)]

@@ -18,9 +18,17 @@ def chosen(quant: str, name: str = DOWN, shape: tuple[int, ...] = MATRIX, **give
     return Policy(quant=quant, **given).choose(name, shape)
 
 
-@pytest.mark.parametrize("quant", ["q8_row", "q4_tiled", "f16", "bf16", "f32"])
+@pytest.mark.parametrize("quant", ["q8_2f", "q4_tiled", "f16", "bf16", "f32"])
 def test_matrices_of_the_layers_get_what_is_asked_for(quant: str) -> None:
     assert chosen(quant) == Choice(quant)
+
+
+def test_the_columns_of_q8_row_are_weighed_unless_it_is_asked_for_by_name_or_formula() -> None:
+    assert chosen("q8_row") == Choice("q8_row", weigh=True)
+    assert chosen("q8_row", encoder="plain") == Choice("q8_row")
+    assert chosen("q8_row", overrides=(parse_override("down=q8_row"),)) == Choice("q8_row", forced=True)
+    for name in (EMBEDDING, HEAD):
+        assert not chosen("q8_row", name).weigh
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ def test_columns_that_are_no_whole_groups_give_eight_bits_and_say_so() -> None:
         assert chosen(quant, shape=(64, 100)) == Choice("q8_2f", wanted=quant)
     for quant in ("q8_2f", "q4_block"):
         assert chosen(quant, shape=(64, 100)) == Choice(quant)
-    assert chosen("q8_row", shape=(64, 100)) == Choice("q8_row")
+    assert chosen("q8_row", shape=(64, 100)).dtype == "q8_row"
     assert chosen("q4_tiled", EMBEDDING, (64, 100), embed=SAME) == Choice("q8_2f", wanted="q4_tiled")
 
 

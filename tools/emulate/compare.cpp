@@ -1,4 +1,5 @@
 // Compares the AVX-512 linear kernels with the scalar ones, bit for bit, on any processor (see compare.sh).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,8 +23,19 @@ namespace {
 
 std::mt19937 rng(1);
 
+// Bytes of the layouts that are compared (SPEC 3.2).
+std::size_t nbytes_of(DType dtype, std::size_t rows, std::size_t cols) {
+    switch (dtype) {
+        case DType::f32: return 4 * rows * cols;
+        case DType::q8_row: return rows * (cols + 2);
+        case DType::q8_2f: return rows * (cols + 2) + 2 * cols;
+        case DType::q4_tiled: return rows * cols / 32 * 18;
+        default: return 2 * rows * cols;
+    }
+}
+
 std::vector<std::uint8_t> weights(DType dtype, std::size_t rows, std::size_t cols) {
-    std::vector<std::uint8_t> bytes(matrix_nbytes(dtype, rows, cols));
+    std::vector<std::uint8_t> bytes(nbytes_of(dtype, rows, cols));
     for (auto& b : bytes) b = std::uint8_t(rng());
     std::normal_distribution<float> normal(0, 0.05f);
     auto put = [&](std::size_t at, int kind) {
@@ -38,7 +50,7 @@ std::vector<std::uint8_t> weights(DType dtype, std::size_t rows, std::size_t col
     if (dtype == DType::f32) for (std::size_t i = 0; i < bytes.size(); i += 4) put(i, 0);
     if (dtype == DType::f16) for (std::size_t i = 0; i < bytes.size(); i += 2) put(i, 1);
     if (dtype == DType::bf16) for (std::size_t i = 0; i < bytes.size(); i += 2) put(i, 2);
-    if (dtype == DType::q8_row) for (std::size_t i = rows * cols; i < bytes.size(); i += 2) put(i, 1);
+    if (dtype == DType::q8_row || dtype == DType::q8_2f) for (std::size_t i = rows * cols; i < bytes.size(); i += 2) put(i, 1);
     if (dtype == DType::q4_tiled) for (std::size_t i = 0; i < bytes.size(); i += 18) put(i, 1);
     return bytes;
 }
@@ -60,9 +72,12 @@ std::vector<float> product(const Kernels& kernels, const MatrixView& w, const st
         return y;
     }
     const std::size_t groups = (w.cols + kGroup - 1) / kGroup;
+    std::vector<float> row(w.cols);
     for (std::size_t i = 0; i < m; i++) {
-        kernels.quantize(x.data() + i * w.cols, w.cols, 0, groups / 2, act.data + i * stride);
-        kernels.quantize(x.data() + i * w.cols, w.cols, groups / 2, groups, act.data + i * stride);
+        std::copy_n(x.data() + i * w.cols, w.cols, row.data());
+        if (kernels.folds(w.dtype)) kernels.fold(w, x.data() + i * w.cols, row.data());
+        kernels.quantize(row.data(), w.cols, 0, groups / 2, act.data + i * stride);
+        kernels.quantize(row.data(), w.cols, groups / 2, groups, act.data + i * stride);
     }
     kernels.linear_int8(w, act.data, m, 0, w.rows, y.data(), w.rows, {scratch.data, need});
     return y;
@@ -72,7 +87,7 @@ std::vector<float> product(const Kernels& kernels, const MatrixView& w, const st
 
 int main() {
     int failures = 0, cases = 0;
-    for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_row, DType::q4_tiled})
+    for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_row, DType::q8_2f, DType::q4_tiled})
         for (std::size_t cols : {32, 64, 288, 576, 896, 1024, 1536, 4864, 1, 17, 33, 257, 577})
             for (std::size_t rows : {1, 3, 16, 37}) {
                 if (dtype == DType::q4_tiled && cols % 32 != 0) continue;
@@ -83,6 +98,7 @@ int main() {
                     std::vector<float> x(m * cols);
                     for (float& v : x) v = normal(rng) * (rng() % 100 == 0 ? 12.0f : 1.0f);
                     for (bool int8 : {false, true}) {
+                        if (!int8 && dtype == DType::q8_2f) continue;  // its rows are decoded with real instructions
                         if (int8 && !kernels_scalar::kKernels.takes_int8(dtype)) continue;
                         cases++;
                         const auto a = product(kernels_scalar::kKernels, w, x, m, int8);

@@ -22,6 +22,51 @@ static inline __m512 emulated_cvtph(__m256i halves) {
 }
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps(halves) emulated_cvtph(halves)
+static inline __m512 emulated_cvtepi32(__m512i v) {
+    __m256i parts[2];
+    __builtin_memcpy(parts, &v, sizeof v);
+    const __m256 floats[2] = {_mm256_cvtepi32_ps(parts[0]), _mm256_cvtepi32_ps(parts[1])};
+    __m512 out;
+    __builtin_memcpy(&out, floats, sizeof out);
+    return out;
+}
+#undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_ps(v) emulated_cvtepi32(v)
+static inline __mmask8 emulated_cmpgt(__m256i a, __m256i b) {
+    return __mmask8(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b))));
+}
+#undef _mm256_cmpgt_epi32_mask
+#define _mm256_cmpgt_epi32_mask(a, b) emulated_cmpgt(a, b)
+static inline __m256 emulated_div(__mmask8 mask, __m256 a, __m256 b) {
+    float lanes[8];
+    _mm256_storeu_ps(lanes, _mm256_div_ps(a, b));
+    for (int i = 0; i < 8; i++)
+        if (!(mask >> i & 1)) lanes[i] = 0;
+    return _mm256_loadu_ps(lanes);
+}
+#undef _mm256_maskz_div_ps
+#define _mm256_maskz_div_ps(mask, a, b) emulated_div(mask, a, b)
+static inline __m512i emulated_shuffle_i64x2(__m512i a, __m512i b, int order) {
+    long long from[2][8], to[8];
+    __builtin_memcpy(from[0], &a, sizeof a);
+    __builtin_memcpy(from[1], &b, sizeof b);
+    for (int i = 0; i < 8; i++) to[i] = from[i / 4][(order >> i / 2 * 2 & 3) * 2 + i % 2];
+    __m512i v;
+    __builtin_memcpy(&v, to, sizeof v);
+    return v;
+}
+#undef _mm512_shuffle_i64x2
+#define _mm512_shuffle_i64x2(a, b, order) emulated_shuffle_i64x2(a, b, order)
+static inline __m512i emulated_loadu_epi8(__mmask64 mask, const void* p) {
+    unsigned char bytes[64] = {};
+    for (int i = 0; i < 64; i++)
+        if (mask >> i & 1) bytes[i] = static_cast<const unsigned char*>(p)[i];
+    __m512i v;
+    __builtin_memcpy(&v, bytes, sizeof v);
+    return v;
+}
+#undef _mm512_maskz_loadu_epi8
+#define _mm512_maskz_loadu_epi8(mask, p) emulated_loadu_epi8(mask, p)
 static inline __m512i emulated_cvtepu16(__m256i words) {
     const __m256i parts[2] = {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(words)),
                               _mm256_cvtepu16_epi32(_mm256_extracti128_si256(words, 1))};

@@ -42,6 +42,7 @@ struct F16x {
 inline F16x zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F16x load16(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline void store16(float* p, F16x v) { _mm256_storeu_ps(p, v.low), _mm256_storeu_ps(p + 8, v.high); }
+inline F16x mul16(F16x a, F16x b) { return {mul(a.low, b.low), mul(a.high, b.high)}; }
 inline F16x fma16(F16x a, F16x b, F16x c) { return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)}; }
 inline float sum16(F16x v) { return sum_lanes(_mm256_add_ps(v.low, v.high)); }
 

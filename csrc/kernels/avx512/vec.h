@@ -44,6 +44,8 @@ inline float sum_lanes(__m256 v) {
 using F16x = __m512;
 inline F16x zero16() { return _mm512_setzero_ps(); }
 inline F16x load16(const float* p) { return _mm512_loadu_ps(p); }
+inline void store16(float* p, F16x v) { _mm512_storeu_ps(p, v); }
+inline F16x mul16(F16x a, F16x b) { return _mm512_mul_ps(a, b); }
 inline F16x fma16(F16x a, F16x b, F16x c) { return _mm512_fmadd_ps(a, b, c); }
 inline float sum16(F16x v) {
     const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));

@@ -13,6 +13,7 @@ from cortiq.layouts import layout
 from cortiq.layouts.base import Survey, widen
 from cortiq.layouts.bits import fits_f16
 from cortiq.layouts.vbit import Vbit
+from cortiq.quantize.column_factors import COLUMN_FACTORS, MOST_ERROR, ROW_SCALES, error_ratio, sample_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Planned:
 def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
     """Dtypes by the options' policy. A vector that f16 cannot hold becomes f32.
 
-    Tensors whose size the content decides are read once, in blocks.
+    Tensors whose size the content decides are read once, in blocks; of matrices of eight bits a sample of rows is.
 
     Raises UsageError for a tensor rule that matches nothing, Parse or Bounds for one that a shape does not allow, and
     as ``with_sizes``.
@@ -48,6 +49,8 @@ def plan_tensors(source: Source, options: ConvertOptions) -> list[Planned]:
             note = f"{tensor.name}: {dtype} instead of {choice.wanted}, its {columns_note(tensor)}"
         elif dtype == "f16" and not choice.forced and len(tensor.shape) == 1 and not _fits(tensor):
             dtype, note = "f32", f"{tensor.name}: f32 instead of f16, which cannot hold its values"
+        elif choice.weigh:
+            dtype = weighed(tensor)
         planned.append(Planned(tensor, dtype, layout(dtype).payload_nbytes(tensor.shape), note))
     return with_sizes(planned, options)
 
@@ -68,6 +71,15 @@ def with_sizes(planned: list[Planned], options: ConvertOptions) -> list[Planned]
             entry = replace(entry, survey=survey, nbytes=kind.encoded_nbytes(tensor.shape, survey))
         sized.append(entry)
     return sized
+
+
+def weighed(tensor: SourceTensor) -> str:
+    """q8_2f where it halves the rounding error of q8_row, by a sample of the rows (``quantize.column_factors``)."""
+    parts = []
+    for first, last in sample_spans(*tensor.matrix_shape):
+        parts.append(widen(tensor.read(first, last)))
+        tensor.release(first, last)
+    return COLUMN_FACTORS if error_ratio(np.concatenate(parts)) <= MOST_ERROR else ROW_SCALES
 
 
 def columns_note(tensor: SourceTensor) -> str:

@@ -16,7 +16,7 @@ from cortiq.container.digest import is_digest_tensor
 from cortiq.container.hash64 import Buffer
 from cortiq.convert.encode import EncodePool
 from cortiq.convert.options import ConvertOptions, Progress
-from cortiq.convert.plan import Planned, columns_note, with_sizes
+from cortiq.convert.plan import Planned, columns_note, weighed, with_sizes
 from cortiq.convert.receipt import Receipt, make_receipt
 from cortiq.convert.resume import write_model
 from cortiq.convert.sources.cmf import CmfSource, CmfTensor, open_cmf
@@ -87,7 +87,10 @@ def _planned(tensor: CmfTensor, policy: Policy, again: bool) -> Planned:
         return kept
     try:
         tensor.validate()
-        return Planned(tensor, choice.dtype, layout(choice.dtype).payload_nbytes(tensor.shape))
+        dtype = weighed(tensor) if choice.weigh else choice.dtype
+        if choice.weigh and dtype == tensor.dtype:
+            return kept
+        return Planned(tensor, dtype, layout(dtype).payload_nbytes(tensor.shape))
     except CortiqError as error:
         error.tensor = tensor.name
         raise

@@ -10,6 +10,8 @@ weights (q4_tiled: nibble - 8 with scale t_g per group; q8_row: t_g = 1 and scal
     d_g = sum_k v_gk q_gk  (exact),   lane[g % 8] = fma(d_g, t_g * s_g, lane[g % 8])  in the order of g
     y = (((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + 0) [* u]
 
+q8_2f is q8_row with x * field, its column factors, in place of x.
+
 Float weights, exact mode, and every dtype without kernels of its own (weights decoded to f32):
 
     lane[k % 16] = fma(w_k, x_k, lane[k % 16]),   lane[i] += lane[i + 8] for i < 8,   y = the same sum of eight
@@ -33,7 +35,7 @@ Floats = NDArray[np.float32]
 
 GROUP = 32
 _TINY = np.float32(2.0**-100)
-_Q8_ROW, _Q4_TILED = 3, 11
+_Q8_ROW, _Q8_2F, _Q4_TILED = 3, 9, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def reference(matrix: Matrix, x: Floats, *, mode: str = "fast") -> Floats:
     """
     if x.ndim != 2 or x.shape[1] != matrix.cols:
         raise ShapeMismatch("x has another width than the matrix", expected=matrix.cols, found=x.shape)
-    if mode == "fast" and matrix.dtype in (_Q8_ROW, _Q4_TILED):
+    if mode == "fast" and matrix.dtype in (_Q8_ROW, _Q8_2F, _Q4_TILED):
         return _reference_int8(matrix, x)
     w = layout(matrix.dtype).decode(matrix.payload, (matrix.rows, matrix.cols))
     lanes = np.zeros((len(x), matrix.rows, 16), np.float32)
@@ -120,7 +122,7 @@ def reference(matrix: Matrix, x: Floats, *, mode: str = "fast") -> Floats:
 
 
 def _reference_int8(matrix: Matrix, x: Floats) -> Floats:
-    q, scale = quantize(x)
+    q, scale = quantize(x * _column_field(matrix))
     values, group_scale, row_scale = _integers(matrix)
     # Sums of 32 products below 2^14 are exact in f64: [groups, m, rows].
     dots = np.matmul(q.transpose(1, 0, 2).astype(np.float64), values.transpose(1, 2, 0).astype(np.float64))
@@ -131,15 +133,23 @@ def _reference_int8(matrix: Matrix, x: Floats) -> Floats:
     return _sum_of_eight(lanes) * row_scale
 
 
+def _column_field(matrix: Matrix) -> Floats:
+    """f32 [cols], ones for a layout without such factors."""
+    if matrix.dtype != _Q8_2F:
+        return np.ones(matrix.cols, np.float32)
+    data = np.frombuffer(matrix.payload, np.uint8)
+    return data[matrix.rows * (matrix.cols + 2) :].view("<f2").astype(np.float32)
+
+
 def _integers(matrix: Matrix) -> tuple[NDArray[np.int8], Floats, Floats]:
     """Integer weights int8 [rows, groups, 32] (zero padded), group scales f32 [rows, groups], row scales f32 [rows]."""
     rows, groups = matrix.rows, -(-matrix.cols // GROUP)
     data = np.frombuffer(matrix.payload, np.uint8)
     values = np.zeros((rows, groups * GROUP), np.int8)
     ones = np.ones((rows, groups), np.float32)
-    if matrix.dtype == _Q8_ROW:
+    if matrix.dtype in (_Q8_ROW, _Q8_2F):
         values[:, : matrix.cols] = data[: rows * matrix.cols].view(np.int8).reshape(rows, matrix.cols)
-        row_scale = data[rows * matrix.cols :].view("<f2").astype(np.float32)
+        row_scale = data[rows * matrix.cols :][: 2 * rows].view("<f2").astype(np.float32)
         return values.reshape(rows, groups, GROUP), ones, row_scale
     tiles = data.reshape(rows, groups, 18)
     nibbles = tiles[..., 2:].astype(np.int8)

@@ -7,8 +7,9 @@
 q2tp is for the gate and up projections of feed-forward blocks: of the experts where the model has some, else of the
 dense blocks. The other matrices become q4tp when it is asked for.
 
-A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_2f. What one asks for by
-name or pattern goes before all of this, and is never changed.
+A matrix whose columns are no multiple of 32 cannot be q4_tiled and the like; it becomes q8_2f. With the ``best``
+encoder so does a matrix of the layers that q8_row would serve badly: its values decide that (``column_factors``). What
+one asks for by name or pattern goes before all of this, and is never changed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from math import prod
 from cortiq.errors import CortiqError, UsageError
 from cortiq.layouts import ENCODERS, Encoder, layout
 from cortiq.layouts.sizes import GROUP
+from cortiq.quantize.column_factors import COLUMN_FACTORS, ROW_SCALES
 from cortiq.quantize.dtypes import bits_per_weight, parse_dtype
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 SAME = "same"
 _FEWEST_ENDS_BITS = 6.0
-_ENDS_FALLBACK = "q8_row"
-_RAGGED_FALLBACK = "q8_2f"
+_ENDS_FALLBACK = ROW_SCALES
+_RAGGED_FALLBACK = COLUMN_FACTORS
 _SMALLEST = 32
 _F16_SUFFIXES = (
     *(f"linear_attn.in_proj_{part}.weight" for part in "ab"),
@@ -72,11 +74,13 @@ class Choice:
 
     ``wanted``  the dtype the policy would have taken, when the shape does not allow it; else None
     ``forced``  asked for by pattern: values that do not fit the dtype are an error, not a reason for another one
+    ``weigh``   q8_row, or q8_2f where the columns differ enough
     """
 
     dtype: str
     wanted: str | None = None
     forced: bool = False
+    weigh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,8 @@ class Policy:
             return _fitting(self._end(self.embed), shape)
         if name == HEAD:
             return _fitting(self._end(self.head), shape)
-        return _fitting(self._layer_dtype(name), shape)
+        dtype = self._layer_dtype(name)
+        return Choice(dtype, weigh=True) if dtype == ROW_SCALES and self.encoder == "best" else _fitting(dtype, shape)
 
     def check_overrides(self, names: Iterable[str]) -> None:
         """Raise UsageError for a pattern that finds none of ``names``: a misspelt rule must not pass unseen."""
