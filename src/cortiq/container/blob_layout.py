@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from cortiq.container.directory import encode_directory
 from cortiq.container.envelope import NBYTES, PAGE, Envelope, Range
 from cortiq.container.extents import gaps
@@ -91,4 +89,5 @@ def _behind(offset: int, nbytes: int) -> Range:
 
 def is_zero(data: memoryview) -> bool:
     """True when every byte is zero."""
-    return all(not np.any(np.frombuffer(data[at : at + _SCAN], dtype=np.uint8)) for at in range(0, len(data), _SCAN))
+    parts = (data[at : at + _SCAN] for at in range(0, len(data), _SCAN))
+    return all(part.tobytes() == bytes(len(part)) for part in parts)

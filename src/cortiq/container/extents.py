@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cortiq.container.envelope import NBYTES, Range
 from cortiq.container.file import File
@@ -10,8 +10,7 @@ from cortiq.container.file import File
 _SECTIONS = ("header", "directory", "masks", "vocab", "index")
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Bytes ``start`` to ``end`` of the file that a section or a tensor called ``name`` owns."""
 
     start: int
@@ -33,16 +32,16 @@ def extents(file: File) -> list[Extent]:
     for name, off, nbytes in zip(table.names, starts, sizes, strict=True):
         if nbytes:
             live.append(Extent(base + off, base + off + nbytes, name))
-    return sorted(live, key=lambda extent: (extent.start, extent.end))
+    return sorted(live)
 
 
 def gaps(file: File) -> list[Range]:
     """Ranges between and behind the live ones, by offset."""
     found, cursor = [], 0
-    for extent in extents(file):
-        if extent.start > cursor:
-            found.append(Range(cursor, extent.start - cursor))
-        cursor = max(cursor, extent.end)
+    for start, end, _ in extents(file):
+        if start > cursor:
+            found.append(Range(cursor, start - cursor))
+        cursor = max(cursor, end)
     if cursor < file.size:
         found.append(Range(cursor, file.size - cursor))
     return found

@@ -10,7 +10,8 @@ from queue import SimpleQueue
 
 from cortiq.container.hashing import StreamHash
 
-_BATCH = 1 << 23  # bytes of small buffers a thread takes at once
+_BATCH = 1 << 21  # bytes of small buffers a thread takes at once
+_LARGE = 1 << 23  # bytes that are worth more than one thread
 _STEP = 1 << 25  # bytes between two reports
 _STRONG_STEP = 1 << 18  # bytes that stay in the cache between two hashes of them
 
@@ -24,7 +25,7 @@ def hash_all(buffers: Sequence[memoryview], threads: int, done: Done) -> list[in
     """
     work = _Work(buffers, strong=False)
     share = sum(len(buffer) for buffer in buffers) // threads
-    split = [i for i in work.order if threads > 1 and len(buffers[i]) > max(share, _BATCH)]
+    split = [i for i in work.order if threads > 1 and len(buffers[i]) > max(share, _LARGE)]
     for i in split:
         work.weak[i] = _hash64(buffers[i], threads, done)
     work.run(work.order[len(split) :], threads, done)
@@ -96,51 +97,55 @@ class _Work:
 
 
 class _Pool:
-    """Threads that take batches until there are none, or until this thread is interrupted."""
+    """This thread and others, which take batches until there are none, or until this one is interrupted."""
 
     def __init__(self, hasher: _Work, batches: Sequence[Sequence[int]]) -> None:
         self.hasher = hasher
         self.work = deque(batches)
         self.reports: SimpleQueue[int | BaseException | None] = SimpleQueue()
+        self.running = 0
 
     def run(self, threads: int, done: Done) -> None:
-        workers = [threading.Thread(target=self._take, name=f"cortiq-hash-{i}") for i in range(threads)]
-        for worker in workers:
-            worker.start()
+        others = [threading.Thread(target=self._help, name=f"cortiq-hash-{i}") for i in range(1, threads)]
+        for thread in others:
+            thread.start()
+        self.running = len(others)
         try:
-            self._report(threads, done)
+            while self.work:
+                self.hasher.hash_batch(self._next(), done)
+                while self.running and not self.reports.empty():
+                    self._receive(done)
+            while self.running:
+                self._receive(done)
         finally:
             self.work.clear()
-            for worker in workers:
-                worker.join()
+            for thread in others:
+                thread.join()
 
-    def _report(self, running: int, done: Done) -> None:
-        while running:
-            report = self.reports.get()
-            if report is None:
-                running -= 1
-            elif isinstance(report, BaseException):
-                raise report
-            else:
-                done(report)
+    def _receive(self, done: Done) -> None:
+        """What another thread has to say: bytes it hashed, its failure, or that it has ended."""
+        report = self.reports.get()
+        if report is None:
+            self.running -= 1
+        elif isinstance(report, BaseException):
+            raise report
+        else:
+            done(report)
 
-    def _take(self) -> None:
-        waiting = 0
+    def _help(self) -> None:
+        hashed = 0
 
         def done(nbytes: int) -> None:
-            nonlocal waiting
-            waiting += nbytes
-            if waiting >= _BATCH:
-                self.reports.put(waiting)
-                waiting = 0
+            nonlocal hashed
+            hashed += nbytes
 
         try:
             while self.work:
                 self.hasher.hash_batch(self._next(), done)
+                self.reports.put(hashed)
+                hashed = 0
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self.reports.put(error)
-        else:
-            self.reports.put(waiting)
         self.reports.put(None)
 
     def _next(self) -> Sequence[int]:

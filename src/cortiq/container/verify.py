@@ -224,7 +224,7 @@ class _Run:
             self._advance(part.nbytes)
         gone = {} if digests is None else {n: d for n, d in digests.sections.items() if n not in stored}
         for name, digest in gone.items():
-            self._same((name, None), self.file.envelope.header.offset, "digest", (digest.hex(), "no such section"))
+            self._damaged((name, None), self.file.envelope.header.offset, "digest", (digest.hex(), "no such section"))
 
     def _hash_tensors(self, digests: Digests | None) -> None:
         """Every payload against its record, its digest, and the content rules of its dtype."""
@@ -273,16 +273,20 @@ class _Run:
     def _compare(self, place: tuple[str, str | None], offset: int, hashes: tuple[int, int]) -> bool:
         """Stored and found hash64 of a section, or of a tensor."""
         self.checked += 1
+        if hashes[0] == hashes[1]:
+            return True
         code = place[0] if place[1] is None else "tensor"
-        return self._same(place, offset, code, (f"{hashes[0]:016x}", f"{hashes[1]:016x}"))
+        self._damaged(place, offset, code, (f"{hashes[0]:016x}", f"{hashes[1]:016x}"))
+        return False
 
     def _compare_digest(self, place: tuple[str, str | None], offset: int, digests: tuple[bytes, bytes]) -> bool:
         self.digests_checked = (self.digests_checked or 0) + 1
-        return self._same(place, offset, "digest", (digests[0].hex(), digests[1].hex()))
-
-    def _same(self, place: tuple[str, str | None], offset: int, code: str, digits: tuple[str, str]) -> bool:
-        if digits[0] == digits[1]:
+        if digests[0] == digests[1]:
             return True
+        self._damaged(place, offset, "digest", (digests[0].hex(), digests[1].hex()))
+        return False
+
+    def _damaged(self, place: tuple[str, str | None], offset: int, code: str, digits: tuple[str, str]) -> None:
         what = "digest" if code == "digest" else "hash"
         self.problems.append(
             HashMismatch(
@@ -295,7 +299,6 @@ class _Run:
                 found=digits[1],
             )
         )
-        return False
 
     def _check_content(self, tensor: Tensor) -> None:
         kind, offset = layout(tensor.entry.dtype), self.file.envelope.data.offset + tensor.entry.off
