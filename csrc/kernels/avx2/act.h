@@ -1,5 +1,4 @@
-// Quantized activations for AVX2. A row is cut into blocks of 8 groups (256 columns, the last one zero padded). First
-// come the blocks for 4-bit weights, then the same values as int16 in natural order for 8-bit weights.
+// Quantized activations for AVX2: a row is cut into blocks of 8 groups (256 columns, the last one zero padded).
 #pragma once
 #include "kernels/avx2/vec.h"
 
@@ -7,24 +6,16 @@ namespace cortiq::CORTIQ_KERNELS {
 
 // Four runs of 64 bytes; run j serves groups j and j + 4: 16 even columns of each, then 16 odd columns of each.
 struct ActBlock {
-    i8 split[kBlock * kGroup];
+    i8 split[kBlock * kGroup];                // for 4-bit weights
+    alignas(64) std::int16_t wide[kBlock * kGroup];  // for 8-bit ones, in natural order
     float scale[kBlock];
     // -8 * sum(q) for 4-bit weights, where a sum of products starts: as two int16, columns with k % 8 < 4 and the others,
     // as the products of `split` fall. What is summed from there on stays within int16 (16 * 8 * 127).
     std::int32_t start[kBlock];
 };
-constexpr size_t kWideBlock = kBlock * kGroup * sizeof(std::int16_t);
 
 inline size_t act_blocks(size_t k) { return div_up(k, kBlock * kGroup); }
-inline size_t act_nbytes(size_t k) { return act_blocks(k) * (sizeof(ActBlock) + kWideBlock); }
-
-// A quantized row of k columns.
-struct ActRow {
-    ActRow(const u8* act, size_t k)
-        : block(reinterpret_cast<const ActBlock*>(act)), wide(act + act_blocks(k) * sizeof(ActBlock)) {}
-    const ActBlock* block;
-    const u8* wide;  // int16[k padded]
-};
+inline size_t act_nbytes(size_t k) { return act_blocks(k) * sizeof(ActBlock); }
 // Where columns of group g start in a block's `split`: the even ones, and 32 bytes on the odd ones.
 inline size_t split_offset(size_t g) { return g % 4 * 64 + g % kBlock / 4 * 16; }
 
@@ -50,14 +41,13 @@ inline QuantGroup quantize_group(const float* x) {
     return {pack(round(0), round(1)), pack(round(2), round(3)), largest / 127.0f};
 }
 
-inline void store_group(const QuantGroup& q, size_t g, ActBlock* block, u8* wide) {
-    store_i(wide + g * 64, q.low);
-    store_i(wide + g * 64 + 32, q.high);
+inline void store_group(const QuantGroup& q, size_t g, ActBlock& b) {
+    store_i(b.wide + g % kBlock * kGroup, q.low);
+    store_i(b.wide + g % kBlock * kGroup + kGroup / 2, q.high);
     const I bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(q.low, q.high), 0xd8);
     const I order = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,  //
                                      0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     const I split = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(bytes, order), 0xd8);
-    ActBlock& b = block[g / kBlock];
     i8* at = b.split + split_offset(g);
     _mm_store_si128(reinterpret_cast<__m128i*>(at), _mm256_castsi256_si128(split));
     _mm_store_si128(reinterpret_cast<__m128i*>(at + 32), _mm256_extracti128_si256(split, 1));
@@ -70,23 +60,22 @@ inline void store_group(const QuantGroup& q, size_t g, ActBlock* block, u8* wide
 
 inline void quantize(const float* x, size_t k, size_t g0, size_t g1, u8* act) {
     ActBlock* block = reinterpret_cast<ActBlock*>(act);
-    u8* wide = act + act_blocks(k) * sizeof(ActBlock);
+    auto store = [&](size_t g, const QuantGroup& q) { store_group(q, g, block[g / kBlock]); };
     const size_t full = k / kGroup, groups = div_up(k, kGroup);
-    for (size_t g = g0; g < smaller(g1, full); g++) store_group(quantize_group(x + g * kGroup), g, block, wide);
+    for (size_t g = g0; g < smaller(g1, full); g++) store(g, quantize_group(x + g * kGroup));
     if (g1 < groups) return;
     if (g0 <= full && full < groups) {
         float rest[kGroup] = {};
         std::memcpy(rest, x + full * kGroup, (k - full * kGroup) * sizeof(float));
-        store_group(quantize_group(rest), full, block, wide);
+        store(full, quantize_group(rest));
     }
     const QuantGroup none = {_mm256_setzero_si256(), _mm256_setzero_si256(), 0.0f};
-    for (size_t g = groups; g < act_blocks(k) * kBlock; g++) store_group(none, g, block, wide);
+    for (size_t g = groups; g < act_blocks(k) * kBlock; g++) store(g, none);
 }
 
 inline void dequantize(const u8* act, size_t k, float* out) {
-    const ActRow row(act, k);
-    for (size_t i = 0; i < k; i++)
-        out[i] = float(load_as<std::int16_t>(row.wide + 2 * i)) * row.block[i / 256].scale[i % 256 / kGroup];
+    const ActBlock* block = reinterpret_cast<const ActBlock*>(act);
+    for (size_t i = 0; i < k; i++) out[i] = float(block[i / 256].wide[i % 256]) * block[i / 256].scale[i % 256 / kGroup];
 }
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -11,14 +11,35 @@ constexpr int kTileCols = 3;  // six integer and six float sums, two weights, an
 template <int kCols>
 struct TileRows {
     TileRows(const u8* act, size_t k) {
+        for (int c = 0; c < kCols; c++) block[c] = reinterpret_cast<const ActBlock*>(act + size_t(c) * act_nbytes(k));
+    }
+    const ActBlock* block[kCols];
+};
+
+// One group of them. The next one of its lane is in the next block, at the same place.
+template <int kCols>
+struct TileGroup {
+    TileGroup(const TileRows<kCols>& rows, size_t lane) {
         for (int c = 0; c < kCols; c++) {
-            const ActRow row(act + size_t(c) * act_nbytes(k), k);
-            block[c] = row.block, wide[c] = row.wide;
+            const ActBlock& b = *rows.block[c];
+            split[c] = b.split + split_offset(lane);
+            wide[c] = b.wide + lane * kGroup;
+            numbers[c] = b.scale + lane;
         }
     }
-    const float* scale(int c, size_t g, size_t) const { return &block[c][g / kBlock].scale[g % kBlock]; }
-    const ActBlock* block[kCols];
-    const u8* wide[kCols];
+    void next() {
+        for (int c = 0; c < kCols; c++) {
+            split[c] += sizeof(ActBlock);
+            wide[c] += sizeof(ActBlock) / sizeof *wide[c];
+            numbers[c] += sizeof(ActBlock) / sizeof *numbers[c];
+        }
+    }
+    const float* scale(int c) const { return numbers[c]; }
+    const float* start(int c) const { return numbers[c] + kBlock; }
+
+    const i8* split[kCols];
+    const std::int16_t* wide[kCols];
+    const float* numbers[kCols];
 };
 
 // The value itself. The compiler would compute many products before it adds them, and spill the sums for it.
@@ -79,18 +100,16 @@ struct Q4Panel : Panel<Q4Tiled, 512, true> {
     }
 
     template <int kCols>
-    inline void dots(size_t g, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
+    inline void dots(size_t spot, const TileGroup<kCols>& x, I (*sum)[kCols]) const {
         const u8* w = at(spot);
-        const size_t b = g / kBlock, offset = split_offset(g);
 #pragma GCC unroll 3
-        for (int c = 0; c < kCols; c++)
-            sum[0][c] = sum[1][c] = spread_i32(&x.block[c][b].start[g % kBlock]);
+        for (int c = 0; c < kCols; c++) sum[0][c] = sum[1][c] = spread_i32(x.start(c));
 #pragma GCC unroll 8
         for (size_t i = 0; i < 8; i++) {
             const I w0 = load_i(w + 32 * i), w1 = load_i(w + 256 + 32 * i);
 #pragma GCC unroll 3
             for (int c = 0; c < kCols; c++) {
-                const I v = in_order(spread_i32(x.block[c][b].split + offset + i / 4 * 32 + i % 4 * 4));
+                const I v = in_order(spread_i32(x.split[c] + i / 4 * 32 + i % 4 * 4));
                 sum[0][c] = in_order(_mm256_add_epi16(sum[0][c], _mm256_maddubs_epi16(w0, v)));
                 sum[1][c] = in_order(_mm256_add_epi16(sum[1][c], _mm256_maddubs_epi16(w1, v)));
             }
@@ -128,7 +147,7 @@ struct Q8Panel : Panel<Q8Row, 1024, false> {
     }
 
     template <int kCols>
-    inline void dots(size_t g, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
+    inline void dots(size_t spot, const TileGroup<kCols>& x, I (*sum)[kCols]) const {
         const u8* w = at(spot);
 #pragma GCC unroll 3
         for (int c = 0; c < kCols; c++) sum[0][c] = sum[1][c] = _mm256_setzero_si256();
@@ -137,7 +156,7 @@ struct Q8Panel : Panel<Q8Row, 1024, false> {
             const I w0 = load_i(w + 32 * i), w1 = load_i(w + 512 + 32 * i);
 #pragma GCC unroll 3
             for (int c = 0; c < kCols; c++) {
-                const I v = in_order(spread_i32(x.wide[c] + 64 * g + 4 * i));
+                const I v = in_order(spread_i32(x.wide[c] + 2 * i));
                 sum[0][c] = in_order(_mm256_add_epi32(sum[0][c], _mm256_madd_epi16(w0, v)));
                 sum[1][c] = in_order(_mm256_add_epi32(sum[1][c], _mm256_madd_epi16(w1, v)));
             }

@@ -13,7 +13,12 @@ constexpr size_t kLanes = 8, kPanelRows = 16;
 inline I load_i(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline void store_i(void* p, I v) { _mm256_storeu_si256(static_cast<I*>(p), v); }
-inline I spread_i32(const void* p) { return _mm256_set1_epi32(load_as<int>(p)); }
+// In one instruction, where the compiler would now and then go through a general register.
+inline I spread_i32(const void* p) {
+    I v;
+    asm("vpbroadcastd %1, %0" : "=x"(v) : "m"(*static_cast<const u8(*)[4]>(p)));
+    return v;
+}
 inline I two(const void* low, const void* high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(load_128(low)), load_128(high), 1);
 }

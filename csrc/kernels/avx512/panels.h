@@ -12,29 +12,38 @@ constexpr int kTileCols = 6;  // twelve integer and twelve float sums, two weigh
 // many addresses fit into the registers.
 template <int kCols>
 struct TileRows {
-    TileRows(const u8* act, size_t k) : stride(act_nbytes(k)) {
+    TileRows(const u8* act, size_t k) : stride(act_nbytes(k)), groups(div_up(k, kGroup)) {
         for (int c = 0; c < kCols; c += 3) third[c / 3] = act + act_blocks(k) * sizeof(ActBlock) + size_t(c) * stride;
     }
-    const PanelGroup& group(int c, size_t spot) const {
-        return reinterpret_cast<const PanelGroup*>(third[c / 3] + size_t(c % 3) * stride)[spot];
-    }
-    const float* scale(int c, size_t, size_t spot) const { return &group(c, spot).scale; }
     const u8* third[(kCols + 2) / 3];
-    size_t stride;
+    size_t stride, groups;
+};
+
+// One group of them. The next one of its lane is behind it.
+template <int kCols>
+struct TileGroup {
+    TileGroup(const TileRows<kCols>& rows, size_t lane) : rows(rows), spot(panel_spot(lane, rows.groups)) {}
+    void next() { spot++; }
+    const PanelGroup& row(int c) const {
+        return reinterpret_cast<const PanelGroup*>(rows.third[c / 3] + size_t(c % 3) * rows.stride)[spot];
+    }
+    const float* scale(int c) const { return &row(c).scale; }
+    const TileRows<kCols>& rows;
+    size_t spot;
 };
 
 // sum[part][c] = the zero points' part + the products of one group of the panel with activation row c. Each part of the
 // panel has eight vectors.
 template <std::int32_t PanelGroup::*kZeros, int kCols>
-inline void dot_group(const u8* w, const TileRows<kCols>& x, size_t spot, I (*sum)[kCols]) {
+inline void dot_group(const u8* w, const TileGroup<kCols>& x, I (*sum)[kCols]) {
 #pragma GCC unroll 6
-    for (int c = 0; c < kCols; c++) sum[0][c] = sum[1][c] = _mm512_set1_epi32(x.group(c, spot).*kZeros);
+    for (int c = 0; c < kCols; c++) sum[0][c] = sum[1][c] = _mm512_set1_epi32(x.row(c).*kZeros);
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; i++) {
         const I w0 = _mm512_load_si512(w + 64 * i), w1 = _mm512_load_si512(w + 512 + 64 * i);
 #pragma GCC unroll 6
         for (int c = 0; c < kCols; c++) {
-            const I v = spread_i32(x.group(c, spot).quants + 4 * i);
+            const I v = spread_i32(x.row(c).quants + 4 * i);
             sum[0][c] = _mm512_dpbusd_epi32(sum[0][c], w0, v);
             sum[1][c] = _mm512_dpbusd_epi32(sum[1][c], w1, v);
         }
@@ -99,8 +108,8 @@ struct Q4Panel : Panel<Q4Tiled, 1024, true> {
     }
 
     template <int kCols>
-    void dots(size_t, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
-        dot_group<&PanelGroup::sum>(at(spot), x, spot, sum);
+    void dots(size_t spot, const TileGroup<kCols>& x, I (*sum)[kCols]) const {
+        dot_group<&PanelGroup::sum>(at(spot), x, sum);
     }
 };
 
@@ -135,8 +144,8 @@ struct Q8Panel : Panel<Q8Row, 1024, false> {
     }
 
     template <int kCols>
-    void dots(size_t, size_t spot, const TileRows<kCols>& x, I (*sum)[kCols]) const {
-        dot_group<&PanelGroup::byte_sum>(at(spot), x, spot, sum);
+    void dots(size_t spot, const TileGroup<kCols>& x, I (*sum)[kCols]) const {
+        dot_group<&PanelGroup::byte_sum>(at(spot), x, sum);
     }
 };
 
