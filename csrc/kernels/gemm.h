@@ -1,7 +1,7 @@
 // Products with many activation rows: a few rows of weights are unpacked into a panel that stays in the L2 cache, then
 // multiplied by tiles of a few activation rows with all sums in registers. Compiled once per instruction set, which
-// provides kTileCols, TileRows, TileGroup and the panels (<isa>/panels.h): fill(rows) unpacks, dots(...) gives the exact dot
-// products of one group.
+// provides kTileCols, TileRows, TileGroup and the panels (<isa>/panels.h): fill(rows) unpacks, dots(...) gives the exact
+// dot products of one group.
 //
 // A float sum belongs to one of eight lanes, chosen by its group (kernels.h). Here a vector holds one lane of several
 // rows: a tile goes through the groups lane by lane, and a panel is laid out in that order.

@@ -48,7 +48,7 @@ bool is_fast(DType dtype) { return find(kEntries, dtype) != nullptr; }
 const Entry& entry(DType dtype) { return is_fast(dtype) ? *find(kEntries, dtype) : kOther; }
 
 extern const Kernels kKernels;
-const Kernels kKernels = {kIsa,        is_fast,    takes_int8,     act_nbytes, quantize,       dequantize,
-                          folds, fold,  linear_int8, linear_f32, scratch_nbytes, gather};
+const Kernels kKernels = {kIsa, is_fast, takes_int8,  act_nbytes, quantize,       dequantize,
+                          folds, fold,    linear_int8, linear_f32, scratch_nbytes, gather};
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -103,6 +103,7 @@ struct FoldOp {  // compiled only: int8 forms of inp times the column factors of
     std::vector<Target> targets;
 };
 
-using Op = std::variant<EmbedOp, NormOp, LinearOp, RopeAppendOp, AttentionOp, GluOp, SelectOp, LogitsOp, QuantizeOp, FoldOp>;
+using Op =
+    std::variant<EmbedOp, NormOp, LinearOp, RopeAppendOp, AttentionOp, GluOp, SelectOp, LogitsOp, QuantizeOp, FoldOp>;
 
 }  // namespace cortiq

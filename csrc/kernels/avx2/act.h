@@ -4,10 +4,11 @@
 
 namespace cortiq::CORTIQ_KERNELS {
 
-// Four runs of 64 bytes; run j serves groups j and j + 4: 16 even columns of each, then 16 odd columns of each.
 struct ActBlock {
-    i8 split[kBlock * kGroup];                // for 4-bit weights
-    alignas(64) std::int16_t wide[kBlock * kGroup];  // for 8-bit ones, in natural order
+    // For 4-bit weights: four runs of 64 bytes; run j serves groups j and j + 4: 16 even columns of each, then 16 odd
+    // columns of each.
+    i8 split[kBlock * kGroup];
+    alignas(64) std::int16_t wide[kBlock * kGroup];  // for 8-bit weights, in natural order
     float scale[kBlock];
     // -8 * sum(q) for 4-bit weights, where a sum of products starts: as two int16, columns with k % 8 < 4 and the others,
     // as the products of `split` fall. What is summed from there on stays within int16 (16 * 8 * 127).

@@ -8,7 +8,7 @@ errs by s² / 12 on average. For white activations of mean square 1, and in unit
     q8_2f    sum_c f_c² * max |w / f|²     +  sum_g  sqrt(sum_{c in g} f_c⁴) * sum_{c in g} (w_c / f_c)²
 
 f being the factors and g the groups of 32 columns. The square root stands for the mean square of the largest activation
-of a group: right for one column that outdoes the rest, and within a fifth for normal ones that are alike.
+of a group: right for one column that outdoes the rest, and within a hundredth for normal ones that are alike.
 """
 
 from __future__ import annotations
