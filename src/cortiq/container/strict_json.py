@@ -69,6 +69,7 @@ class _Parser:
         self.section = section
         self.offset = offset
         self.most_values = most_values
+        self._bare: str | None = None
 
     def parse(self, data: bytes) -> Any:
         text = self._text(data)
@@ -114,7 +115,7 @@ class _Parser:
         """Raise Limit.json_values before anything is made of the text."""
         if self.most_values is None or _most_values(text) <= self.most_values:
             return
-        found = _most_values(_STRING.sub("", text))
+        found = _most_values(self._without_strings(text))
         if found > self.most_values:
             raise Limit(
                 "more JSON values than the reader accepts",
@@ -129,10 +130,16 @@ class _Parser:
         if text.count("[") + text.count("{") <= MAX_DEPTH:
             return
         depth = 0
-        for bracket in _NOT_BRACKET.sub("", _STRING.sub("", text)):
+        for bracket in _NOT_BRACKET.sub("", self._without_strings(text)):
             depth += 1 if bracket in "[{" else -1
             if depth > MAX_DEPTH:
                 self._fail("nested too deeply", "depth", f"at most {MAX_DEPTH} levels", f"over {MAX_DEPTH}")
+
+    def _without_strings(self, text: str) -> str:
+        """Computed once: of a long text it takes as long as parsing it."""
+        if self._bare is None:
+            self._bare = _STRING.sub("", text)
+        return self._bare
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
