@@ -1,10 +1,9 @@
 // Products with many activation rows: a few rows of weights are unpacked into a panel that stays in the L2 cache, then
-// multiplied by tiles of a few activation rows with all sums in registers. Compiled once per instruction set, which
-// provides kTileCols, TileRows, TileGroup and the panels (<isa>/panels.h): fill(rows) unpacks, dots(...) gives the exact
-// dot products of one group.
+// multiplied by tiles of a few activation rows with all integer sums in registers. Compiled once per instruction set,
+// which provides (<isa>/panels.h) the panels, kPanels of them unpacked together, tiles of kTileCols and sum_groups:
+// fill(rows) unpacks, dots(...) gives the exact dot products of one group, sum_groups(...) the float sums of all.
 //
-// A float sum belongs to one of eight lanes, chosen by its group (kernels.h). Here a vector holds one lane of several
-// rows: a tile goes through the groups lane by lane, and a panel is laid out in that order.
+// A float sum belongs to one of eight lanes, chosen by its group (kernels.h). Here a vector holds one lane of several rows.
 #pragma once
 #include <array>
 #include <utility>
@@ -13,33 +12,11 @@
 
 namespace cortiq::CORTIQ_KERNELS {
 
-constexpr size_t kPanels = 64 / kPanelRows;  // unpacked together: a tile of activations serves all of them while it is near
-
 // One panel times kCols activation rows: y[c * y_stride + r] for its rows r, of which `count` exist.
 template <int kCols, class AnyPanel>
 void gemm_tile(const AnyPanel& panel, const u8* act, float* y, size_t y_stride, size_t count) {
-    const TileRows<kCols> rows(act, panel.cols);
     F lanes[kBlock][kPanelParts][kCols];
-    for (size_t lane = 0; lane < kBlock; lane++) {
-        F total[kPanelParts][kCols];
-#pragma GCC unroll 12
-        for (int c = 0; c < kCols; c++)
-            for (size_t part = 0; part < kPanelParts; part++) total[part][c] = zero_f();
-        size_t spot = panel_spot(lane, panel.groups);
-        TileGroup<kCols> x(rows, lane);
-        for (size_t g = lane; g < panel.groups; g += kBlock, spot++, x.next()) {
-            I sum[kPanelParts][kCols];
-            panel.dots(spot, x, sum);
-#pragma GCC unroll 12
-            for (int c = 0; c < kCols; c++) {
-                const F scale = spread_f(x.scale(c));
-#pragma GCC unroll 2
-                for (size_t part = 0; part < kPanelParts; part++)
-                    total[part][c] = fma(to_f(sum[part][c]), panel.factor(spot, part, scale), total[part][c]);
-            }
-        }
-        std::memcpy(lanes[lane], total, sizeof total);
-    }
+    sum_groups<kCols>(panel, act, lanes);
     for (int c = 0; c < kCols; c++) {
         alignas(64) float out[kPanelRows];
         for (size_t part = 0; part < kPanelParts; part++) {

@@ -1,5 +1,5 @@
-// What the panels of every instruction set share: kPanelRows rows of weights (vec.h), unpacked group by group for products with many
-// activation rows (gemm.h). Compiled once per instruction set, inside its own namespace.
+// What the panels of every instruction set share: kPanelRows rows of weights (vec.h), unpacked group by group for
+// products with many activation rows (gemm.h). Compiled once per instruction set, inside its own namespace.
 #pragma once
 #include "kernels/rows.h"
 
@@ -7,8 +7,7 @@ namespace cortiq::CORTIQ_KERNELS {
 
 constexpr size_t kPanelParts = kPanelRows / kLanes;
 
-// Where group g stands in a panel of `groups`, lane by lane, and how many places there are.
-inline size_t panel_spot(size_t g, size_t groups) { return g % kBlock * div_up(groups, kBlock) + g / kBlock; }
+// How many places for groups there are. Which group takes which is the instruction set's choice.
 inline size_t panel_spots(size_t groups) { return round_up(groups, kBlock); }
 
 // kGroupNbytes of fields for every group, then f32 scales [rows], with kGroupScales for every group.
@@ -35,5 +34,18 @@ struct Panel {
     u8* fields;
     float* scales;
 };
+
+// total[part][c] += the dot products of the group at `spot` times their scales.
+template <class AnyPanel, class Group, int kCols>
+inline void add_scaled(const AnyPanel& panel, size_t spot, const Group& x, const I (*sum)[kCols], F (*total)[kCols]) {
+    F scale[kCols];
+#pragma GCC unroll 6
+    for (int c = 0; c < kCols; c++) scale[c] = spread_f(x.scale(c));
+#pragma GCC unroll 12
+    for (size_t n = 0; n < kPanelParts * kCols; n++) {
+        const size_t part = n / kCols, c = n % kCols;
+        total[part][c] = fma(to_f(sum[part][c]), panel.factor(spot, part, scale[c]), total[part][c]);
+    }
+}
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -23,14 +23,14 @@ constexpr size_t kQ8Ahead = 1024;
 
 // kHalves == 1: the upper four groups are absent.
 template <int kHalves = 2>
-inline __m256 q8_block(const u8* w, const ActBlock& x, __m256 lanes) {
-    const I a = dot_four(w, x.wide), b = kHalves == 2 ? dot_four(w + 128, x.wide + 128) : _mm256_setzero_si256();
+inline __m256 q8_block(const u8* w, const std::int16_t* x, const float* scales, __m256 lanes) {
+    const I a = dot_four(w, x), b = kHalves == 2 ? dot_four(w + 128, x + 128) : _mm256_setzero_si256();
     const I dot = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
-    return fma(to_f(dot), load_f(x.scale), lanes);
+    return fma(to_f(dot), load_f(scales), lanes);
 }
 
-inline __m256 q8_tail(const u8* w, const ActBlock& x, __m256 lanes, size_t rest) {
-    return rest <= 128 ? q8_block<1>(w, x, lanes) : q8_block<2>(w, x, lanes);
+inline __m256 q8_tail(const u8* w, const std::int16_t* x, const float* scales, __m256 lanes, size_t rest) {
+    return rest <= 128 ? q8_block<1>(w, x, scales, lanes) : q8_block<2>(w, x, scales, lanes);
 }
 
 template <int kCols>
@@ -49,15 +49,16 @@ void q8_gemv(const Job& job, const u8* act) {
         }
 #pragma GCC unroll 4
         for (int c = 0; c < kCols; c++) {
-            const ActBlock* x = reinterpret_cast<const ActBlock*>(act + size_t(c) * stride);
+            const std::int16_t* x = act_wide(act + size_t(c) * stride, job.w.cols);
+            const float* scales = act_scales(act + size_t(c) * stride, job.w.cols);
             __m256 lanes = _mm256_setzero_ps();
             for (size_t b = 0; b < full; b++) {
                 const u8* w = p + b * kBytes;
                 if (c == 0)
                     for (size_t line = 0; line < 4; line++) _mm_prefetch(w + kQ8Ahead + 64 * line, _MM_HINT_T0);
-                lanes = q8_block(w, x[b], lanes);
+                lanes = q8_block(w, x + b * kBytes, scales + b * kBlock, lanes);
             }
-            if (rest != 0) lanes = q8_tail(last, x[full], lanes, rest);
+            if (rest != 0) lanes = q8_tail(last, x + full * kBytes, scales + full * kBlock, lanes, rest);
             job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes) * t.scale(r);
         }
     }

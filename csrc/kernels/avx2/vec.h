@@ -8,7 +8,7 @@ namespace cortiq::CORTIQ_KERNELS {
 
 using F = __m256;   // one float per row of a panel
 using I = __m256i;
-constexpr size_t kLanes = 8, kPanelRows = 16;
+constexpr size_t kLanes = 8, kPanelRows = 32;
 
 inline I load_i(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }

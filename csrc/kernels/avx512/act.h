@@ -23,6 +23,9 @@ struct PanelGroup {
     std::int32_t sum, byte_sum, unused;  // as above
 };
 
+// Where group g stands among `groups`: lane by lane, as a tile goes through them.
+inline size_t panel_spot(size_t g, size_t groups) { return g % kBlock * div_up(groups, kBlock) + g / kBlock; }
+
 inline size_t act_blocks(size_t k) { return div_up(k, kBlock * kGroup); }
 // A cache line more than needed: blocks are powers of two, and the rows of a tile must not fall into one cache set.
 inline size_t act_nbytes(size_t k) { return act_blocks(k) * (sizeof(ActBlock) + kBlock * sizeof(PanelGroup)) + 64; }

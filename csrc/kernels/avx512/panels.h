@@ -6,6 +6,7 @@
 
 namespace cortiq::CORTIQ_KERNELS {
 
+constexpr size_t kPanels = 2;
 constexpr int kTileCols = 6;  // twelve integer and twelve float sums, two weights, an activation: 27 of 32 registers
 
 // The activation rows of a tile. Every third one has a pointer, the two behind it are one and two strides away: so
@@ -148,5 +149,24 @@ struct Q8Panel : Panel<Q8Row, 1024, false> {
         dot_group<&PanelGroup::byte_sum>(at(spot), x, sum);
     }
 };
+
+// lanes[i] = the sums over the groups with g % 8 == i. Those of one lane have registers, so a tile goes lane by lane.
+template <int kCols, class AnyPanel>
+inline void sum_groups(const AnyPanel& panel, const u8* act, F (*lanes)[kPanelParts][kCols]) {
+    const TileRows<kCols> rows(act, panel.cols);
+    for (size_t lane = 0; lane < kBlock; lane++) {
+        F total[kPanelParts][kCols];
+#pragma GCC unroll 12
+        for (size_t n = 0; n < kPanelParts * kCols; n++) total[n / kCols][n % kCols] = zero_f();
+        size_t spot = panel_spot(lane, panel.groups);
+        TileGroup<kCols> x(rows, lane);
+        for (size_t g = lane; g < panel.groups; g += kBlock, spot++, x.next()) {
+            I sum[kPanelParts][kCols];
+            panel.dots(spot, x, sum);
+            add_scaled(panel, spot, x, sum, total);
+        }
+        std::memcpy(lanes[lane], total, sizeof total);
+    }
+}
 
 }  // namespace cortiq::CORTIQ_KERNELS
