@@ -21,6 +21,7 @@ CORTIQ_INLINE V splat(float x) {
     return splat(x);
 }
 CORTIQ_INLINE void in_eights(const FW (&wide)[4], F8 (&eights)[4]) {
+#pragma GCC unroll 4
     for (int i = 0; i < 4; i++) eights[i] = wide[i];
 }
 
