@@ -40,6 +40,26 @@ inline float sum_lanes(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(h, _mm_setzero_ps()));
 }
 
+// The same of eight vectors at once.
+inline __m256 sum_lanes8(const __m256* v) {
+    __m256 four[4], two[2];
+    for (int i = 0; i < 4; i++)
+        four[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    for (int i = 0; i < 2; i++) {
+        const __m256d a = _mm256_castps_pd(four[2 * i]), b = _mm256_castps_pd(four[2 * i + 1]);
+        two[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+    }
+    const __m256 sum = _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88), _mm256_shuffle_ps(two[0], two[1], 0xdd));
+    return _mm256_add_ps(sum, _mm256_setzero_ps());
+}
+
+inline void store_part(float* p, __m256 v, size_t count) {
+    if (count == 8) return store_f(p, v);
+    float all[8];
+    store_f(all, v);
+    std::memcpy(p, all, count * sizeof(float));
+}
+
 // Sixteen floats: column k in lane k % 16.
 struct F16x {
     __m256 low, high;
