@@ -7,23 +7,30 @@ namespace cortiq::CORTIQ_KERNELS {
 // Bytes ahead that are fetched into the cache: a row of a small model is too short for the processor to see a stream.
 constexpr size_t kAhead = 2048;
 
-// The f16 scales of four tiles at `low` and four at `high`, 18 bytes apart. Tile i of eight in a row starts at
-// 18 i = 16 i + 2 i: its scale is word i of the i-th 16-byte chunk. Even chunks lie in the low half of four loads, odd
-// ones in the high half, so three blends collect all of them.
-inline __m256 tile_scales(const u8* low, const u8* high) {
-    const I v = _mm256_blend_epi32(_mm256_blend_epi32(load_i(low), load_i(low + 32), 0x22),
-                                   _mm256_blend_epi32(load_i(high - 8), load_i(high + 24), 0x88), 0xcc);
-    return _mm256_cvtph_ps(_mm_blend_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1), 0xaa));
-}
+// Where eight tiles of 18 bytes are, 0..3 for the lower half of a vector, 4..7 for the upper one: tile j of a half at
+// 18 j from the address of its pair, tiles 0 and 1 or 2 and 3.
+struct Tiles {
+    Tiles(const u8* low, const u8* high) : Tiles(low, low, high, high) {}
+    Tiles(const u8* low, const u8* low2, const u8* high, const u8* high2) : low{low, low2}, high{high, high2} {}
+    I nibbles(int j) const { return two(low[j / 2] + 18 * j + 2, high[j / 2] + 18 * j + 2); }
+    // Tile i of eight in a row starts at 18 i = 16 i + 2 i: its f16 scale is word i of the i-th 16-byte chunk. Even chunks
+    // lie in the low half of four loads, odd ones in the high half, so three blends collect all of them.
+    __m256 scales() const {
+        const I v = _mm256_blend_epi32(_mm256_blend_epi32(load_i(low[0]), load_i(low[1] + 32), 0x22),
+                                       _mm256_blend_epi32(load_i(high[0] - 8), load_i(high[1] + 24), 0x88), 0xcc);
+        return _mm256_cvtph_ps(_mm_blend_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1), 0xaa));
+    }
+    const u8 *low[2], *high[2];
+};
 
 // Two vectors of int16 sums, two groups each, into one: [a, b, a, b] pairs in either half.
 inline I fold32(I a, I b) { return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)); }
 inline I fold64(I a, I b) { return _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)); }
 
-// Exact dot products of eight tiles, four at `low` and four at `high`, and eight groups of activations. Sums of products
-// stay below 8 * 15 * 127 * 2 = 30480 and, zero point included, below 2^15 in every 16-bit lane.
+// Exact dot products of eight tiles and eight groups of activations. Sums of products stay below 8 * 15 * 127 * 2 = 30480
+// and, zero point included, below 2^15 in every 16-bit lane.
 template <int kCols>
-inline void q4_dots(const u8* low, const u8* high, const ActBlock* const* x, __m256* dots) {
+[[gnu::always_inline]] inline void q4_dots(const Tiles& tiles, const ActBlock* const* x, __m256* dots) {
     const I low4 = _mm256_set1_epi8(15);
     I sum[kCols][2];
 #pragma GCC unroll 2
@@ -32,9 +39,9 @@ inline void q4_dots(const u8* low, const u8* high, const ActBlock* const* x, __m
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
             const int j = 2 * half + i;
-            const I tiles = two(low + 18 * j + 2, high + 18 * j + 2);
-            const I even = _mm256_and_si256(tiles, low4);
-            const I odd = _mm256_and_si256(_mm256_srli_epi16(tiles, 4), low4);
+            const I nibbles = tiles.nibbles(j);
+            const I even = _mm256_and_si256(nibbles, low4);
+            const I odd = _mm256_and_si256(_mm256_srli_epi16(nibbles, 4), low4);
 #pragma GCC unroll 4
             for (int c = 0; c < kCols; c++) {
                 const i8* at = x[c]->split + 64 * j;
@@ -52,111 +59,118 @@ inline void q4_dots(const u8* low, const u8* high, const ActBlock* const* x, __m
     }
 }
 
-// The last groups of two rows, at most four each, share one step: their activations stand in both halves of `x`.
-template <int kCols>
-inline void q4_tails(const u8* low, const u8* high, const ActBlock* const* x, __m256 used, __m256* first, __m256* second) {
-    __m256 dots[kCols];
-    q4_dots<kCols>(low, high, x, dots);
-    const __m256 scales = tile_scales(low, high);
-#pragma GCC unroll 4
-    for (int c = 0; c < kCols; c++) {
-        const __m256 factor = _mm256_and_ps(mul(scales, load_f(x[c]->scale)), used);
-        first[c] = fma(dots[c], _mm256_blend_ps(factor, zero_f(), 0xf0), first[c]);
-        second[c] = fma(_mm256_permute2f128_ps(dots[c], dots[c], 1), _mm256_permute2f128_ps(factor, factor, 0x81),
-                        second[c]);
-    }
-}
-
-// One call of the matrix-vector product: where the tiles and the activations of each step are.
-template <int kCols>
+// One call of the matrix-vector product: where the tiles and the activations of each step are. A row ends with `rest`
+// groups that fill no block. The ends of two rows of at most four groups, or of four rows of at most two, share a step:
+// each has kShare lanes of it.
+template <int kCols, size_t kSharing>
 struct Q4Gemv {
-    Q4Gemv(const Job& job, const u8* act) : t(job.w), full(t.groups / kBlock), rest(t.groups % kBlock) {
-        const size_t stride = act_nbytes(job.w.cols);
+    static constexpr size_t kShare = kBlock / kSharing;
+
+    Q4Gemv(const Job& job, const u8* act)
+        : t(job.w), last(job.r1 - 1), full(t.groups / kBlock), rest(t.groups % kBlock) {
         for (int c = 0; c < kCols; c++) {
-            x[c] = reinterpret_cast<const ActBlock*>(act + size_t(c) * stride);
-            if (rest != 0) tail[c] = x[c][full];
-            if (shared()) mirror(tail[c]);
+            x[c] = reinterpret_cast<const ActBlock*>(act + size_t(c) * act_nbytes(job.w.cols));
+            if (rest == 0) continue;
+            tail[c] = x[c][full];
+            for (size_t g = kShare; g < kBlock; g++) repeat(tail[c], g % kShare, g);
             at_tail[c] = &tail[c];
         }
-        const I lane = _mm256_setr_epi32(0, 1, 2, 3, shared() ? 0 : 4, shared() ? 1 : 5, shared() ? 2 : 6, shared() ? 3 : 7);
-        used = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(int(rest)), lane));
-    }
-    bool shared() const { return rest != 0 && rest <= kBlock / 2; }
-
-    static void mirror(ActBlock& b) {
-        for (size_t j = 0; j < kBlock; j++) std::memcpy(b.split + 32 * j + 16, b.split + 32 * j, 16);
-        std::memcpy(b.scale + 4, b.scale, 16);
-        std::memcpy(b.start + 4, b.start, 16);
+        used = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(int(rest)), lane_numbers()));
     }
 
-    // The whole blocks of a row, then its tail unless two rows share that.
-    void row(size_t r, __m256* lanes) const {
+    static I lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+    static void repeat(ActBlock& b, size_t group, size_t again) {
+        for (size_t odd = 0; odd < 64; odd += 32)
+            std::memcpy(b.split + split_offset(again) + odd, b.split + split_offset(group) + odd, 16);
+        b.scale[again] = b.scale[group];
+        b.start[again] = b.start[group];
+    }
+
+    // The whole blocks of row r; lanes[8 c] belongs to activation row c.
+    void blocks(size_t r, __m256* lanes) const {
         const u8* p = t.row(r);
-        __m256 dots[kCols];
-        for (int c = 0; c < kCols; c++) lanes[c] = zero_f();
+        __m256 dots[kCols], sum[kCols];
+#pragma GCC unroll 4
+        for (int c = 0; c < kCols; c++) sum[c] = zero_f();
         for (size_t b = 0; b < full; b++, p += kBlock * Q4Tiled::kTile) {
             const ActBlock* at[kCols];
 #pragma GCC unroll 4
             for (int c = 0; c < kCols; c++) at[c] = x[c] + b;
             for (size_t line = 0; line < 3; line++) _mm_prefetch(p + kAhead + 64 * line, _MM_HINT_T0);
-            q4_dots<kCols>(p, p + 72, at, dots);
-            const __m256 scales = tile_scales(p, p + 72);
+            const Tiles tiles(p, p + 72);
+            q4_dots<kCols>(tiles, at, dots);
+            const __m256 scales = tiles.scales();
 #pragma GCC unroll 4
-            for (int c = 0; c < kCols; c++) lanes[c] = fma(dots[c], mul(scales, load_f(at[c]->scale)), lanes[c]);
+            for (int c = 0; c < kCols; c++) sum[c] = fma(dots[c], mul(scales, load_f(at[c]->scale)), sum[c]);
         }
-        if (rest == 0 || shared()) return;
-        u8 copy[kBlock * Q4Tiled::kTile];
-        p = readable(p, rest * Q4Tiled::kTile, sizeof copy, copy);
-        q4_dots<kCols>(p, p + 72, at_tail, dots);
-        const __m256 scales = _mm256_and_ps(tile_scales(p, p + 72), used);
-        for (int c = 0; c < kCols; c++) lanes[c] = fma(dots[c], mul(scales, load_f(tail[c].scale)), lanes[c]);
+#pragma GCC unroll 4
+        for (int c = 0; c < kCols; c++) lanes[8 * c] = sum[c];
     }
 
-    void tails(size_t r, size_t other, __m256* first, __m256* second) const {
-        constexpr size_t kSpan = kBlock / 2 * Q4Tiled::kTile;
-        const size_t offset = full * kBlock * Q4Tiled::kTile, nbytes = rest * Q4Tiled::kTile;
-        u8 copy[2][16 + kSpan];  // the scales of the second half are loaded from 8 bytes before it
-        const u8* low = readable(t.row(r) + offset, nbytes, kSpan, copy[0] + 16);
-        const u8* high = readable(t.row(other) + offset, nbytes, kSpan, copy[1] + 16);
-        if (full == 0 && high != copy[1] + 16) {
-            std::memcpy(copy[1] + 16, high, kSpan);
-            high = copy[1] + 16;
+    // The ends of rows r .. r + kSharing - 1, as far as there are so many; lanes[8 c + i] belongs to row r + i.
+    void ends(size_t r, __m256* lanes) const {
+        u8 copy[kSharing][8 + kShare * Q4Tiled::kTile];
+        const u8* end[kSharing];
+#pragma GCC unroll 4
+        for (size_t i = 0; i < kSharing; i++) end[i] = row_end(smaller(r + i, last), copy[i]);
+        // Tiles 2 q and 2 q + 1, which count from the half they are in.
+        auto pair = [&](size_t q) {
+            return end[q * kSharing / 4] + Q4Tiled::kTile * (2 * q % kShare) - Q4Tiled::kTile * (2 * q % 4);
+        };
+        const Tiles tiles(pair(0), pair(1), pair(2), pair(3));
+        __m256 dots[kCols];
+        q4_dots<kCols>(tiles, at_tail, dots);
+        const __m256 scales = tiles.scales();
+#pragma GCC unroll 4
+        for (size_t i = 0; i < kSharing; i++) {
+            const I from = _mm256_add_epi32(lane_numbers(), _mm256_set1_epi32(int(i * kShare)));
+            auto own = [&](__m256 v) { return i == 0 ? v : _mm256_permutevar8x32_ps(v, from); };
+#pragma GCC unroll 4
+            for (int c = 0; c < kCols; c++) {
+                const __m256 factor = _mm256_and_ps(own(mul(scales, load_f(tail[c].scale))), used);
+                lanes[8 * c + i] = fma(own(dots[c]), factor, lanes[8 * c + i]);
+            }
         }
-        q4_tails<kCols>(low, high, at_tail, used, first, second);
     }
 
-    // `p`, or a copy of the `nbytes` there that count, if `span` bytes from it are not all inside the mapping.
-    const u8* readable(const u8* p, size_t nbytes, size_t span, u8* copy) const {
-        if (size_t(t.limit - p) >= span) return p;
-        std::memset(copy, 0, span);
-        std::memcpy(copy, p, nbytes);
-        return copy;
+    // The tiles behind the blocks of row r, or a copy of them, if not all that a step reads there is inside the mapping:
+    // its share of a block, and scales from eight bytes before it on.
+    const u8* row_end(size_t r, u8* copy) const {
+        const u8* p = t.row(r) + full * kBlock * Q4Tiled::kTile;
+        constexpr size_t span = kShare * Q4Tiled::kTile;
+        if (full > 0 && size_t(t.limit - p) >= span) return p;
+        std::memset(copy, 0, 8 + span);
+        std::memcpy(copy + 8, p, rest * Q4Tiled::kTile);
+        return copy + 8;
     }
 
     Q4Tiled t;
-    size_t full, rest;
+    size_t last, full, rest;
     const ActBlock* x[kCols];
     const ActBlock* at_tail[kCols];
     ActBlock tail[kCols];
     __m256 used;  // lanes of groups that exist
 };
 
+template <int kCols, size_t kSharing>
+void q4_rows(const Job& job, const u8* act) {
+    const Q4Gemv<kCols, kSharing> gemv(job, act);
+    for (size_t r = job.r0; r < job.r1; r += 8) {
+        const size_t count = smaller<size_t>(8, job.r1 - r);
+        __m256 lanes[kCols][8];
+        for (size_t i = 0; i < 8; i++) gemv.blocks(smaller(r + i, gemv.last), lanes[0] + i);
+        if (gemv.rest != 0)
+            for (size_t i = 0; i < count; i += kSharing) gemv.ends(r + i, lanes[0] + i);
+        for (int c = 0; c < kCols; c++)
+            store_part(job.y + size_t(c) * job.y_stride + r, sum_lanes8(lanes[c]), count);
+    }
+}
+
 template <int kCols>
 void q4_gemv(const Job& job, const u8* act) {
-    const Q4Gemv<kCols> gemv(job, act);
-    auto store = [&](size_t r, const __m256* lanes) {
-        for (int c = 0; c < kCols; c++) job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes[c]);
-    };
-    for (size_t r = job.r0; r < job.r1; r += 2) {
-        __m256 first[kCols], second[kCols];
-        gemv.row(r, first);
-        const size_t other = r + 1 < job.r1 ? r + 1 : r;
-        if (other != r) gemv.row(other, second);
-        else std::memcpy(second, first, sizeof second);
-        if (gemv.shared()) gemv.tails(r, other, first, second);
-        store(r, first);
-        if (other != r) store(other, second);
-    }
+    const size_t rest = job.w.cols / kGroup % kBlock;
+    if (rest == 0 || rest > 4) return q4_rows<kCols, 1>(job, act);
+    rest > 2 ? q4_rows<kCols, 2>(job, act) : q4_rows<kCols, 4>(job, act);
 }
 
 }  // namespace cortiq::CORTIQ_KERNELS

@@ -41,7 +41,7 @@ inline float sum_lanes(__m256 v) {
 }
 
 // The same of eight vectors at once.
-inline __m256 sum_lanes8(const __m256* v) {
+[[gnu::always_inline]] inline __m256 sum_lanes8(const __m256* v) {
     __m256 four[4], two[2];
     for (int i = 0; i < 4; i++)
         four[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
