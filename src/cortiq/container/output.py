@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from cortiq.container.disk import Disk
+from cortiq.container.huge_pages import HUGE_PAGE, make_huge
 
 _STALE_SECONDS = 24 * 3600
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
@@ -40,6 +41,7 @@ class AtomicFile:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         _remove_stale(self.folder, given.name)
         self._published = False
+        self._size = self._cached = 0
         self._fd: int | None
         self.temporary, self._fd = self._open()
 
@@ -53,9 +55,13 @@ class AtomicFile:
         """Make the file ``size`` zero bytes long, reserving the space where the system can. ENOSPC comes here."""
         self.disk.resize(self.fd, size)
         self.disk.allocate(self.fd, 0, size)
+        self._size, self._cached = size, 0
 
     def write_at(self, offset: int, data: memoryview) -> None:
         """Write all of ``data``, a flat view of bytes, at ``offset``."""
+        while self._cached < min(offset + len(data), self._size):  # who maps the file then gets huge pages
+            make_huge(self.fd, self._cached, min(HUGE_PAGE, self._size - self._cached))
+            self._cached += HUGE_PAGE
         self.disk.write_at(self.fd, offset, data)
 
     def commit(self) -> None:
