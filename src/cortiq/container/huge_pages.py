@@ -1,8 +1,8 @@
 """Huge pages under a file that is written: fewer translations of addresses for who reads it from a mapping.
 
 The system maps a file by 2 MiB where its page cache holds it in aligned pieces of 2 MiB. Bytes that are first read
-through a mapping which asks for it come in such pieces, and stay in them when they are written. Written before they were
-read, they come in pieces as small as the writes.
+through a mapping which asks for it come in such pieces, and stay in them when they are written. What is written before
+it is read comes in pieces as small as the writes.
 """
 
 from __future__ import annotations
