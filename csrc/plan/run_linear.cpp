@@ -7,7 +7,8 @@ namespace cortiq {
 
 namespace {
 
-constexpr std::size_t kChunkNbytes = 128 << 10;  // weights read per chunk: long enough a stream, soon enough done
+// Weights read per chunk: long enough a stream, soon enough done. One thread alone keeps nobody waiting.
+constexpr std::size_t kChunkNbytes = 128 << 10, kLongChunkNbytes = 512 << 10;
 constexpr std::size_t kChunksPerThread = 8;
 constexpr std::size_t kChunkAlign = 32;  // rows: a whole group of the next operator's int8 activations
 constexpr std::size_t kFewRows = 32, kMostFew = 512, kMostMany = 64;
@@ -18,9 +19,11 @@ std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 // Rows of a weight matrix per chunk, `weight_rows` of them in the whole operator.
 std::size_t Executor::chunk_rows(std::size_t weight_rows, std::size_t row_nbytes, std::size_t batch_rows) const {
-    const std::size_t share = weight_rows / (kChunksPerThread * static_cast<std::size_t>(program_.options.threads));
+    const auto threads = static_cast<std::size_t>(program_.options.threads);
+    const std::size_t share = threads == 1 ? weight_rows : weight_rows / (kChunksPerThread * threads);
     const std::size_t most = batch_rows <= kFewRows ? kMostFew : kMostMany;
-    const std::size_t rows = std::min({share, kChunkNbytes / std::max<std::size_t>(row_nbytes, 1), most});
+    const std::size_t nbytes = threads == 1 ? kLongChunkNbytes : kChunkNbytes;
+    const std::size_t rows = std::min({share, nbytes / std::max<std::size_t>(row_nbytes, 1), most});
     return std::max(rows / kChunkAlign, std::size_t{1}) * kChunkAlign;
 }
 

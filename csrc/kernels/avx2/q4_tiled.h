@@ -64,7 +64,7 @@ template <int kCols>
 // each has kShare lanes of it.
 template <int kCols, size_t kSharing>
 struct Q4Gemv {
-    static constexpr size_t kShare = kBlock / kSharing;
+    static constexpr size_t kShare = kBlock / kSharing, kBefore = 16;
 
     Q4Gemv(const Job& job, const u8* act)
         : t(job.w), last(job.r1 - 1), full(t.groups / kBlock), rest(t.groups % kBlock) {
@@ -109,7 +109,7 @@ struct Q4Gemv {
 
     // The ends of rows r .. r + kSharing - 1, as far as there are so many; lanes[8 c + i] belongs to row r + i.
     void ends(size_t r, __m256* lanes) const {
-        u8 copy[kSharing][8 + kShare * Q4Tiled::kTile];
+        u8 copy[kSharing][kBefore + kShare * Q4Tiled::kTile];
         const u8* end[kSharing];
 #pragma GCC unroll 4
         for (size_t i = 0; i < kSharing; i++) end[i] = row_end(smaller(r + i, last), copy[i]);
@@ -134,14 +134,14 @@ struct Q4Gemv {
     }
 
     // The tiles behind the blocks of row r, or a copy of them, if not all that a step reads there is inside the mapping:
-    // its share of a block, and scales from eight bytes before it on.
+    // its share of a block, and scales from twelve bytes before it on.
     const u8* row_end(size_t r, u8* copy) const {
         const u8* p = t.row(r) + full * kBlock * Q4Tiled::kTile;
         constexpr size_t span = kShare * Q4Tiled::kTile;
         if (full > 0 && size_t(t.limit - p) >= span) return p;
-        std::memset(copy, 0, 8 + span);
-        std::memcpy(copy + 8, p, rest * Q4Tiled::kTile);
-        return copy + 8;
+        std::memset(copy, 0, kBefore + span);
+        std::memcpy(copy + kBefore, p, rest * Q4Tiled::kTile);
+        return copy + kBefore;
     }
 
     Q4Tiled t;
