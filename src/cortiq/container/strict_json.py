@@ -138,7 +138,7 @@ class _Parser:
     def _without_strings(self, text: str) -> str:
         """Computed once: of a long text it takes as long as parsing it."""
         if self._bare is None:
-            quoted = text.replace(r"\\", "").replace(r'\"', "")  # escapes one by one would take most of the time
+            quoted = text.replace(r"\\", "").replace(r"\"", "")  # escapes one by one would take most of the time
             self._bare = _STRING.sub("", quoted)
         return self._bare
 
