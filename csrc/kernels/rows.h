@@ -41,6 +41,14 @@ inline float half_to_float(std::uint16_t h) {
     return load_as<float>(&bits);
 }
 
+// `p`, or a zero padded copy of the `nbytes` there, if the `span` bytes from it that a step reads are not all below `limit`.
+inline const u8* readable(const u8* p, size_t nbytes, size_t span, const u8* limit, u8* copy) {
+    if (size_t(limit - p) >= span) return p;
+    std::memset(copy, 0, span);
+    std::memcpy(copy, p, nbytes);
+    return copy;
+}
+
 // One call of a linear operator: everything but the weights' dtype and the activations.
 struct Job {
     const MatrixView& w;

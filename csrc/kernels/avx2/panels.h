@@ -43,7 +43,8 @@ inline I multiply_words(I x, const u8* w) {
     asm("vpmaddwd %1, %2, %0" : "=x"(v) : "m"(*reinterpret_cast<const I*>(w)), "x"(x));
     return v;
 }
-inline const u8* move(const u8* p, size_t by) {
+// p + by, in a register: what follows is near to it.
+inline const u8* moved(const u8* p, size_t by) {
     p += by;
     asm("" : "+r"(p));
     return p;
@@ -53,7 +54,7 @@ inline const u8* move(const u8* p, size_t by) {
 template <size_t kSteps, int kCols, class Spread, class MultiplyAdd>
 inline void add_products(const u8* w, I (*sum)[kCols], Spread spread, MultiplyAdd multiply_add) {
     constexpr size_t kStep = kPanelParts * sizeof(I);  // 128: two steps are within reach of an address
-    w = move(w, kStep);
+    w = moved(w, kStep);
 #pragma GCC unroll 16
     for (size_t i = 0; i < kSteps; i++) {
         I x[kCols];
@@ -65,7 +66,7 @@ inline void add_products(const u8* w, I (*sum)[kCols], Spread spread, MultiplyAd
             I& to = sum[n / kCols][n % kCols];
             to = in_order(multiply_add(to, x[n % kCols], at + n / kCols * sizeof(I)));
         }
-        if (i % 2 == 1) w = move(w, 2 * kStep);
+        if (i % 2 == 1) w = moved(w, 2 * kStep);
     }
 }
 
@@ -137,7 +138,10 @@ struct Q4Panel : Panel<Q4Tiled, kPanelParts * 9 * sizeof(I), true> {
             [](I to, I v, const u8* weights) { return _mm256_add_epi16(to, multiply_bytes(v, weights)); });
         const I ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 12
-        for (size_t n = 0; n < kPanelParts * kCols; n++) sum[n / kCols][n % kCols] = _mm256_madd_epi16(sum[n / kCols][n % kCols], ones);
+        for (size_t n = 0; n < kPanelParts * kCols; n++) {
+            I& v = sum[n / kCols][n % kCols];
+            v = _mm256_madd_epi16(v, ones);
+        }
     }
 };
 
@@ -178,7 +182,8 @@ struct Q8Panel : Panel<Q8Row, kPanelParts * 16 * sizeof(I), false> {
 // lanes[i] = the sums over the groups with g % 8 == i. They stay in memory: no register is left for them.
 template <int kCols, class AnyPanel>
 inline void sum_groups(const AnyPanel& panel, const u8* act, F (*lanes)[kPanelParts][kCols]) {
-    for (size_t n = 0; n < kBlock * kPanelParts * kCols; n++) store_f(reinterpret_cast<float*>(lanes) + n * kLanes, zero_f());
+    for (size_t lane = 0; lane < kBlock; lane++)
+        for (size_t n = 0; n < kPanelParts * kCols; n++) lanes[lane][n / kCols][n % kCols] = zero_f();
     TileGroup<kCols> x(act, panel.cols);
     for (size_t g = 0; g < panel.groups; g++, x.next()) {
         I sum[kPanelParts][kCols];

@@ -107,7 +107,7 @@ struct Q4Gemv {
         for (int c = 0; c < kCols; c++) lanes[8 * c] = sum[c];
     }
 
-    // The ends of rows r .. r + kSharing - 1, as far as there are so many; lanes[8 c + i] belongs to row r + i.
+    // The ends of rows r .. r + kSharing - 1; lanes[8 c + i] belongs to row r + i. A row too many is the last one again.
     void ends(size_t r, __m256* lanes) const {
         u8 copy[kSharing][kBefore + kShare * Q4Tiled::kTile];
         const u8* end[kSharing];
@@ -137,11 +137,8 @@ struct Q4Gemv {
     // its share of a block, and scales from twelve bytes before it on.
     const u8* row_end(size_t r, u8* copy) const {
         const u8* p = t.row(r) + full * kBlock * Q4Tiled::kTile;
-        constexpr size_t span = kShare * Q4Tiled::kTile;
-        if (full > 0 && size_t(t.limit - p) >= span) return p;
-        std::memset(copy, 0, kBefore + span);
-        std::memcpy(copy + kBefore, p, rest * Q4Tiled::kTile);
-        return copy + kBefore;
+        std::memset(copy, 0, kBefore);
+        return readable(p, rest * Q4Tiled::kTile, kShare * Q4Tiled::kTile, full > 0 ? t.limit : p, copy + kBefore);
     }
 
     Q4Tiled t;
@@ -158,7 +155,8 @@ void q4_rows(const Job& job, const u8* act) {
     for (size_t r = job.r0; r < job.r1; r += 8) {
         const size_t count = smaller<size_t>(8, job.r1 - r);
         __m256 lanes[kCols][8];
-        for (size_t i = 0; i < 8; i++) gemv.blocks(smaller(r + i, gemv.last), lanes[0] + i);
+        clear_rows(lanes, count);
+        for (size_t i = 0; i < count; i++) gemv.blocks(r + i, lanes[0] + i);
         if (gemv.rest != 0)
             for (size_t i = 0; i < count; i += kSharing) gemv.ends(r + i, lanes[0] + i);
         for (int c = 0; c < kCols; c++)

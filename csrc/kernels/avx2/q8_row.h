@@ -43,13 +43,9 @@ template <int kCols>
 inline void q8_dot(const Q8Row& t, size_t r, const u8* act, size_t act_stride, __m256* lanes) {
     const size_t full = t.cols / kQ8Bytes, rest = t.cols % kQ8Bytes;
     const u8* p = t.row(r);
-    alignas(32) u8 tail[kQ8Bytes];
-    const u8* last = p + full * kQ8Bytes;  // what follows the row meets zeros, but must be readable
-    if (rest != 0 && size_t(t.limit - last) < kQ8Bytes) {
-        std::memset(tail, 0, sizeof tail);
-        std::memcpy(tail, last, rest);
-        last = tail;
-    }
+    alignas(32) u8 copy[kQ8Bytes];
+    const u8* tail = p + full * kQ8Bytes;
+    if (rest != 0) tail = readable(tail, rest, kQ8Bytes, t.limit, copy);  // what follows the row meets zeros
 #pragma GCC unroll 4
     for (int c = 0; c < kCols; c++) {
         const std::int16_t* x = act_wide(act + size_t(c) * act_stride, t.cols);
@@ -61,7 +57,7 @@ inline void q8_dot(const Q8Row& t, size_t r, const u8* act, size_t act_stride, _
                 for (size_t line = 0; line < 4; line++) _mm_prefetch(w + kQ8Ahead + 64 * line, _MM_HINT_T0);
             sum = q8_block<8>(w, x + b * kQ8Bytes, scales + b * kBlock, sum);
         }
-        if (rest != 0) sum = q8_tail(last, x + full * kQ8Bytes, scales + full * kBlock, sum, rest);
+        if (rest != 0) sum = q8_tail(tail, x + full * kQ8Bytes, scales + full * kBlock, sum, rest);
         lanes[8 * c] = sum;
     }
 }
@@ -72,14 +68,13 @@ void q8_gemv(const Job& job, const u8* act) {
     for (size_t r = job.r0; r < job.r1; r += 8) {
         const size_t count = smaller<size_t>(8, job.r1 - r);
         __m256 lanes[kCols][8];
+        clear_rows(lanes, count);
         for (size_t i = 0; i < count; i++) q8_dot<kCols>(t, r + i, act, act_nbytes(job.w.cols), lanes[0] + i);
         alignas(16) std::uint16_t halves[8] = {};
         std::memcpy(halves, t.scales + 2 * r, count * sizeof *halves);
         const __m256 scales = _mm256_cvtph_ps(load_128(halves));
-        for (int c = 0; c < kCols; c++) {
-            for (size_t i = count; i < 8; i++) lanes[c][i] = _mm256_setzero_ps();
+        for (int c = 0; c < kCols; c++)
             store_part(job.y + size_t(c) * job.y_stride + r, mul(sum_lanes8(lanes[c]), scales), count);
-        }
     }
 }
 

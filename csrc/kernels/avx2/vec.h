@@ -53,6 +53,13 @@ inline float sum_lanes(__m256 v) {
     return _mm256_add_ps(sum, _mm256_setzero_ps());
 }
 
+// The lanes of rows from `count` on, which do not exist.
+template <int kCols>
+inline void clear_rows(__m256 (&lanes)[kCols][8], size_t count) {
+    for (int c = 0; c < kCols; c++)
+        for (size_t i = count; i < 8; i++) lanes[c][i] = _mm256_setzero_ps();
+}
+
 inline void store_part(float* p, __m256 v, size_t count) {
     if (count == 8) return store_f(p, v);
     float all[8];

@@ -40,14 +40,9 @@ void q8_gemv(const Job& job, const u8* act) {
     const bool ahead = fetching_ahead_helps();
     for (size_t r = job.r0; r < job.r1; r++) {
         const u8* p = t.row(r);
-        alignas(64) u8 tail[kBytes];
-        // What follows the row meets zeros, but must be readable.
-        const u8* last = p + full * kBytes;
-        if (rest != 0 && size_t(t.limit - last) < kBytes) {
-            std::memset(tail, 0, sizeof tail);
-            std::memcpy(tail, last, rest);
-            last = tail;
-        }
+        alignas(64) u8 copy[kBytes];
+        const u8* tail = p + full * kBytes;
+        if (rest != 0) tail = readable(tail, rest, kBytes, t.limit, copy);  // what follows the row meets zeros
 #pragma GCC unroll 4
         for (int c = 0; c < kCols; c++) {
             const ActBlock* x = reinterpret_cast<const ActBlock*>(act + size_t(c) * stride);
@@ -57,7 +52,7 @@ void q8_gemv(const Job& job, const u8* act) {
                 if (c == 0 && ahead) fetch_ahead<kBytes>(w);
                 lanes = q8_block(w, x[b], lanes);
             }
-            if (rest != 0) lanes = q8_tail(last, x[full], lanes, rest);
+            if (rest != 0) lanes = q8_tail(tail, x[full], lanes, rest);
             job.y[size_t(c) * job.y_stride + r] = sum_lanes(lanes) * t.scale(r);
         }
     }

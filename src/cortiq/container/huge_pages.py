@@ -14,9 +14,9 @@ HUGE_PAGE = 1 << 21
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14, which the standard library does not name
 
 
-def make_huge(fd: int, start: int, nbytes: int) -> None:
-    """Bring a range of a file into the page cache in huge pieces, where the system can. ``start`` is aligned to one."""
+def make_huge(fd: int, index: int) -> None:
+    """Bring the ``index``-th 2 MiB of a file into the page cache as one piece, where the system can."""
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError), mmap.mmap(fd, nbytes, prot=mmap.PROT_READ, offset=start) as mapped:
+        with suppress(OSError), mmap.mmap(fd, HUGE_PAGE, prot=mmap.PROT_READ, offset=index * HUGE_PAGE) as mapped:
             mapped.madvise(mmap.MADV_HUGEPAGE)
             mapped.madvise(_POPULATE_READ)

@@ -41,7 +41,8 @@ class AtomicFile:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         _remove_stale(self.folder, given.name)
         self._published = False
-        self._size = self._cached = 0
+        self._size = 0
+        self._huge: set[int] = set()
         self._fd: int | None
         self.temporary, self._fd = self._open()
 
@@ -55,13 +56,11 @@ class AtomicFile:
         """Make the file ``size`` zero bytes long, reserving the space where the system can. ENOSPC comes here."""
         self.disk.resize(self.fd, size)
         self.disk.allocate(self.fd, 0, size)
-        self._size, self._cached = size, 0
+        self._size = size
 
     def write_at(self, offset: int, data: memoryview) -> None:
         """Write all of ``data``, a flat view of bytes, at ``offset``."""
-        while self._cached < min(offset + len(data), self._size):  # who maps the file then gets huge pages
-            make_huge(self.fd, self._cached, min(HUGE_PAGE, self._size - self._cached))
-            self._cached += HUGE_PAGE
+        self._prepare(offset, offset + len(data))
         self.disk.write_at(self.fd, offset, data)
 
     def commit(self) -> None:
@@ -94,6 +93,13 @@ class AtomicFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard()
+
+    def _prepare(self, start: int, end: int) -> None:
+        """See that who maps the file gets huge pages. One that is written as a whole becomes huge without help."""
+        for index in {start // HUGE_PAGE, (end - 1) // HUGE_PAGE} - self._huge:
+            if (index + 1) * HUGE_PAGE <= self._size:
+                make_huge(self.fd, index)
+                self._huge.add(index)
 
     def _open(self) -> tuple[Path, int]:
         """What is written until it gets its name, and a descriptor of it."""
